@@ -1,0 +1,209 @@
+"""Every table of every server: one place to read the whole data model.
+
+A column is written as `TYPE[?][ = JSON default]`. `?` allows null. Types:
+
+    text, int, real, bool
+    time    an instant; "2026-03-10T10:00:00" in a universe's files means its own zone; shown with that zone's offset
+    day     YYYY-MM-DD
+    when    a time, or a day (an all-day event)
+    json    a list or object
+    -> t    the id of a row of table t in the same server
+
+Every table has `id` (text, unique) first. People are known across servers by their e-mail address.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+_SQL_TYPES = {"text": "TEXT", "int": "INTEGER", "real": "REAL", "bool": "INTEGER", "time": "TEXT", "day": "TEXT", "when": "TEXT", "json": "TEXT"}
+REQUIRED = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its type (see the module), whether null is allowed, its default and the table it refers to."""
+
+    name: str
+    type: str
+    null: bool
+    default: Any
+    ref: str | None
+
+    def sql(self, server: str) -> str:
+        kind = "TEXT" if self.ref else _SQL_TYPES[self.type]
+        refers = f" REFERENCES {server}_{self.ref}(id)" if self.ref else ""
+        return f"\"{self.name}\" {kind}{'' if self.null else ' NOT NULL'}{refers}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: `sql_name` is its name in SQLite; a new row's id is `prefix` and a running number."""
+
+    server: str
+    name: str
+    prefix: str
+    columns: dict[str, Column]
+
+    @property
+    def sql_name(self) -> str:
+        return f"{self.server}_{self.name}"
+
+    def create(self) -> list[str]:
+        columns = ", ".join(["id TEXT PRIMARY KEY", *(c.sql(self.server) for c in self.columns.values())])
+        indexed = [c.name for c in self.columns.values() if c.ref]
+        return [
+            f"CREATE TABLE {self.sql_name} ({columns}) WITHOUT ROWID",
+            *(f"CREATE INDEX {self.sql_name}_{name} ON {self.sql_name}({name})" for name in indexed),
+        ]
+
+
+def _column(name: str, text: str) -> Column:
+    spec, _, default = text.partition(" = ")
+    null = spec.endswith("?")
+    kind = spec.rstrip("?")
+    ref = kind[3:] if kind.startswith("-> ") else None
+    value = json.loads(default) if default else (None if null else REQUIRED)
+    return Column(name, "text" if ref else kind, null, value, ref)
+
+
+def _server(server: str, **tables: tuple[str, dict[str, str]]) -> dict[str, Table]:
+    return {
+        name: Table(server, name, prefix, {c: _column(c, text) for c, text in columns.items()})
+        for name, (prefix, columns) in tables.items()
+    }
+
+
+SERVERS: dict[str, dict[str, Table]] = {
+    "calendar": _server(
+        "calendar",
+        calendars=("cal", {"name": "text", "owner": "text", "color": "text = \"#3f6fd8\"", "timezone": "text?", "is_primary": "bool = false"}),
+        events=("evt", {
+            "calendar_id": "-> calendars", "title": "text", "description": "text = \"\"", "location": "text = \"\"",
+            "start": "when", "end": "when", "all_day": "bool = false", "timezone": "text?",
+            "recurrence": "text?", "exdates": "json = []", "recurring_event_id": "-> events?", "original_start": "when?",
+            "status": "text = \"confirmed\"", "visibility": "text = \"default\"", "organizer": "text", "reminders": "json = []",
+            "created_at": "time?", "updated_at": "time?",
+        }),
+        attendees=("att", {
+            "event_id": "-> events", "email": "text", "name": "text = \"\"", "response": "text = \"needsAction\"", "optional": "bool = false",
+        }),
+        tags=("tag", {"event_id": "-> events", "name": "text"}),
+    ),
+    "email": _server(
+        "email",
+        threads=("thr", {"subject": "text"}),
+        messages=("msg", {
+            "thread_id": "-> threads", "from_address": "text", "from_name": "text = \"\"", "to": "json = []", "cc": "json = []", "bcc": "json = []",
+            "subject": "text", "body": "text", "sent_at": "time?", "folder": "text", "is_read": "bool = true", "is_starred": "bool = false",
+            "labels": "json = []", "in_reply_to": "-> messages?",
+        }),
+        labels=("lbl", {"name": "text", "color": "text = \"#777777\""}),
+        attachments=("atc", {"message_id": "-> messages", "filename": "text", "content_type": "text = \"text/plain\"", "size": "int", "content": "text"}),
+    ),
+    "slack": _server(
+        "slack",
+        users=("usr", {
+            "handle": "text", "name": "text", "email": "text", "title": "text = \"\"", "status_text": "text = \"\"",
+            "status_emoji": "text = \"\"", "is_bot": "bool = false",
+        }),
+        channels=("chn", {
+            "kind": "text = \"channel\"", "name": "text", "topic": "text = \"\"", "purpose": "text = \"\"", "is_private": "bool = false",
+            "is_archived": "bool = false", "created_by": "-> users?", "created_at": "time?",
+        }),
+        members=("mem", {"channel_id": "-> channels", "user_id": "-> users"}),
+        messages=("pst", {
+            "channel_id": "-> channels", "user_id": "-> users", "text": "text", "sent_at": "time", "thread_id": "-> messages?",
+            "edited_at": "time?", "is_pinned": "bool = false",
+        }),
+        reactions=("rct", {"message_id": "-> messages", "user_id": "-> users", "emoji": "text"}),
+    ),
+    "contacts": _server(
+        "contacts",
+        people=("per", {
+            "name": "text", "email": "text", "phone": "text = \"\"", "company": "text = \"\"", "title": "text = \"\"", "address": "text = \"\"",
+            "birthday": "day?", "notes": "text = \"\"", "is_starred": "bool = false",
+        }),
+        groups=("grp", {"name": "text", "description": "text = \"\""}),
+        memberships=("mbr", {"group_id": "-> groups", "person_id": "-> people"}),
+    ),
+    "crm": _server(
+        "crm",
+        companies=("cmp", {
+            "name": "text", "domain": "text = \"\"", "industry": "text = \"\"", "employees": "int?", "city": "text = \"\"", "phone": "text = \"\"",
+            "owner": "text", "notes": "text = \"\"", "created_at": "time?",
+        }),
+        contacts=("con", {
+            "company_id": "-> companies?", "name": "text", "email": "text", "phone": "text = \"\"", "title": "text = \"\"",
+            "status": "text = \"lead\"", "owner": "text", "created_at": "time?", "last_contacted_at": "time?",
+        }),
+        stages=("stg", {"name": "text", "position": "int", "probability": "real", "outcome": "text = \"open\""}),
+        deals=("deal", {
+            "name": "text", "company_id": "-> companies", "contact_id": "-> contacts?", "stage_id": "-> stages", "amount": "real",
+            "currency": "text = \"USD\"", "owner": "text", "expected_close": "day?", "status": "text = \"open\"", "lost_reason": "text = \"\"",
+            "created_at": "time?", "updated_at": "time?",
+        }),
+        activities=("act", {
+            "type": "text", "subject": "text", "body": "text = \"\"", "company_id": "-> companies?", "contact_id": "-> contacts?", "deal_id": "-> deals?",
+            "owner": "text", "due_at": "time?", "occurred_at": "time?", "is_done": "bool = false",
+        }),
+    ),
+    "filesystem": _server(
+        "filesystem",
+        entries=("ent", {"path": "text", "kind": "text = \"file\"", "content": "text = \"\"", "size": "int = 0", "modified_at": "time"}),
+    ),
+    "projects": _server(
+        "projects",
+        projects=("prj", {
+            "key": "text", "name": "text", "description": "text = \"\"", "status": "text = \"active\"", "lead": "text", "start_day": "day?", "due_day": "day?",
+        }),
+        milestones=("mst", {"project_id": "-> projects", "name": "text", "due_day": "day?", "status": "text = \"open\""}),
+        issues=("iss", {
+            "project_id": "-> projects", "number": "int", "title": "text", "description": "text = \"\"", "type": "text = \"task\"",
+            "status": "text = \"todo\"", "priority": "text = \"medium\"", "assignee": "text?", "reporter": "text", "milestone_id": "-> milestones?",
+            "parent_id": "-> issues?", "labels": "json = []", "estimate": "real?", "due_day": "day?", "created_at": "time?", "updated_at": "time?",
+        }),
+        comments=("cmt", {"issue_id": "-> issues", "author": "text", "body": "text", "created_at": "time"}),
+        links=("lnk", {"issue_id": "-> issues", "kind": "text", "target_id": "-> issues"}),
+        worklogs=("wrk", {"issue_id": "-> issues", "author": "text", "minutes": "int", "day": "day", "note": "text = \"\""}),
+    ),
+    "documents": _server(
+        "documents",
+        folders=("fld", {"name": "text", "parent_id": "-> folders?"}),
+        documents=("doc", {
+            "folder_id": "-> folders?", "title": "text", "body": "text", "owner": "text", "status": "text = \"draft\"",
+            "created_at": "time?", "updated_at": "time?",
+        }),
+        revisions=("rev", {"document_id": "-> documents", "number": "int", "title": "text", "body": "text", "author": "text", "created_at": "time", "summary": "text = \"\""}),
+        comments=("dcm", {"document_id": "-> documents", "author": "text", "body": "text", "quote": "text = \"\"", "is_resolved": "bool = false", "created_at": "time"}),
+        shares=("shr", {"document_id": "-> documents", "email": "text", "role": "text = \"viewer\""}),
+    ),
+    "accounting": _server(
+        "accounting",
+        customers=("cus", {
+            "name": "text", "email": "text", "phone": "text = \"\"", "address": "text = \"\"", "terms_days": "int = 30", "is_active": "bool = true", "notes": "text = \"\"",
+        }),
+        vendors=("ven", {
+            "name": "text", "email": "text", "phone": "text = \"\"", "address": "text = \"\"", "terms_days": "int = 30", "is_active": "bool = true", "notes": "text = \"\"",
+        }),
+        items=("itm", {"name": "text", "sku": "text", "description": "text = \"\"", "unit_price": "real", "tax_rate": "real = 0.0", "is_active": "bool = true"}),
+        invoices=("inv", {
+            "number": "text", "customer_id": "-> customers", "issue_day": "day", "due_day": "day", "status": "text = \"draft\"", "memo": "text = \"\"",
+            "subtotal": "real", "tax": "real", "total": "real", "balance": "real",
+        }),
+        invoice_lines=("ivl", {
+            "invoice_id": "-> invoices", "item_id": "-> items?", "description": "text", "quantity": "real", "unit_price": "real", "tax_rate": "real = 0.0", "amount": "real",
+        }),
+        bills=("bil", {
+            "number": "text", "vendor_id": "-> vendors", "bill_day": "day", "due_day": "day", "status": "text = \"open\"", "memo": "text = \"\"",
+            "total": "real", "balance": "real",
+        }),
+        bill_lines=("bll", {"bill_id": "-> bills", "account": "text", "description": "text", "quantity": "real", "unit_price": "real", "amount": "real"}),
+        payments=("pay", {
+            "kind": "text", "customer_id": "-> customers?", "vendor_id": "-> vendors?", "invoice_id": "-> invoices?", "bill_id": "-> bills?",
+            "amount": "real", "day": "day", "method": "text = \"bank transfer\"", "reference": "text = \"\"", "memo": "text = \"\"",
+        }),
+    ),
+}  # fmt: skip
