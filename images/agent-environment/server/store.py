@@ -56,7 +56,8 @@ def utc_text(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
-def _encode(column: Column, value: Any, zone: ZoneInfo) -> Any:
+def encode(column: Column, value: Any, zone: ZoneInfo) -> Any:
+    """A column's value as SQLite keeps it."""
     if value is None:
         return None
     if column.type == "json":
@@ -138,7 +139,7 @@ class Db:
             value = values.get(column.name, column.default)
             if value is REQUIRED:
                 raise TypeError(f"{name}.{column.name} has no value")
-            row[column.name] = _encode(column, value, self.zone)
+            row[column.name] = encode(column, value, self.zone)
         self.insert_raw(source, row)
         return self.get(name, row["id"])
 
@@ -158,7 +159,7 @@ class Db:
         source = table(name)
         if values:
             sets = ", ".join(f'"{c}" = ?' for c in values)
-            encoded = [_encode(source.columns[c], v, self.zone) for c, v in values.items()]
+            encoded = [encode(source.columns[c], v, self.zone) for c, v in values.items()]
             self.connection.execute(f"UPDATE {source.sql_name} SET {sets} WHERE id = ?", (*encoded, id))
         return self.get(name, id)
 

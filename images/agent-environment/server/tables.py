@@ -207,3 +207,27 @@ SERVERS: dict[str, dict[str, Table]] = {
         }),
     ),
 }  # fmt: skip
+
+VALUES: dict[str, tuple[str, ...]] = {
+    "calendar.events.status": ("confirmed", "tentative", "cancelled"),
+    "calendar.events.visibility": ("default", "private"),
+    "calendar.attendees.response": ("needsAction", "accepted", "declined", "tentative"),
+    "email.messages.folder": ("inbox", "sent", "drafts", "archive", "trash", "spam"),
+    "slack.channels.kind": ("channel", "dm", "group"),
+    "crm.contacts.status": ("lead", "prospect", "customer", "inactive"),
+    "crm.stages.outcome": ("open", "won", "lost"),
+    "crm.deals.status": ("open", "won", "lost"),
+    "crm.activities.type": ("call", "email", "meeting", "note", "task"),
+    "filesystem.entries.kind": ("file", "directory"),
+    "projects.projects.status": ("planned", "active", "on_hold", "done"),
+    "projects.milestones.status": ("open", "done"),
+    "projects.issues.type": ("task", "bug", "story", "epic"),
+    "projects.issues.status": ("backlog", "todo", "in_progress", "in_review", "done", "cancelled"),
+    "projects.issues.priority": ("low", "medium", "high", "urgent"),
+    "projects.links.kind": ("blocks", "relates_to", "duplicates"),
+    "documents.documents.status": ("draft", "published", "archived"),
+    "documents.shares.role": ("viewer", "commenter", "editor"),
+    "accounting.invoices.status": ("draft", "sent", "partial", "paid", "void"),
+    "accounting.bills.status": ("open", "partial", "paid", "void"),
+    "accounting.payments.kind": ("received", "made"),
+}
