@@ -1,0 +1,69 @@
+"""Where things are: state, cache and runtime directories, and the recipes and images that come with gymctl."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from gymctl.errors import Unavailable
+
+STATE_VARIABLE = "GYMCTL_STATE_DIR"
+CACHE_VARIABLE = "GYMCTL_CACHE_DIR"
+
+
+def state_dir() -> Path:
+    """Instances live here, one directory each; made when missing, only for this user."""
+    return _directory(STATE_VARIABLE, "user_state_path")
+
+
+def cache_dir() -> Path:
+    """Bytes that can be made or fetched again."""
+    return _directory(CACHE_VARIABLE, "user_cache_path")
+
+
+def instances_dir() -> Path:
+    """The directory that holds one directory an instance."""
+    return _made(state_dir() / "instances")
+
+
+def state_id() -> str:
+    """12 hex digits that stand for this state directory in labels: two users or two state directories never mix."""
+    return hashlib.sha256(os.fsencode(state_dir())).hexdigest()[:12]
+
+
+def runtime_dir() -> Path:
+    """A short path for sockets (a socket's path holds 108 bytes at the most), mode 0700."""
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/gymctl-{os.getuid()}")  # noqa: S108  (checked below: ours, 0700)
+    return _made(base / f"gymctl-{state_id()}")
+
+
+def bundled(kind: str) -> Path:
+    """The directory of `recipes`, `images` or `completions` that came with gymctl, in a wheel or in a checkout."""
+    package = Path(__file__).resolve().parent
+    for root in (package, package.parent):
+        if (root / kind).is_dir():
+            return root / kind
+    raise Unavailable(f"this installation of gymctl has no {kind}", hint="install it again: pip install --force-reinstall gymctl")
+
+
+def _directory(variable: str, default: str) -> Path:
+    chosen = os.environ.get(variable)
+    if chosen:
+        return _made(Path(chosen).expanduser().absolute())
+    import platformdirs
+
+    path: Path = getattr(platformdirs, default)("gymctl", appauthor=False)
+    if not path.is_absolute():  # no HOME and no passwd entry: "~" stays as it is
+        raise Unavailable("there is no home directory", hint=f"set HOME, or {variable}=/some/directory")
+    return _made(path)
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot make {path}: {error.strerror}", hint=f"set {STATE_VARIABLE} and {CACHE_VARIABLE} to directories that can be written"
+        ) from error
+    return path

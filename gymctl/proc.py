@@ -1,0 +1,154 @@
+"""The only importer of subprocess: run a child to its end, start one that stays, ask whether it lives, end its whole group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gymctl.errors import StartError, Unavailable
+
+KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+LABEL_VARIABLE = "GYMCTL_LABEL"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a finished command left: exit code (negative: ended by that signal), output, and whether its deadline ended it."""
+
+    code: int
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that cannot be confused with a later one of the same pid: pid and start time (ticks since boot)."""
+
+    pid: int
+    started: int
+
+
+def environment(extra: Mapping[str, str] = {}, *, keep: Sequence[str] = KEPT) -> dict[str, str]:
+    """A child's environment: the few variables any program needs, and `extra`."""
+    return {**{k: os.environ[k] for k in keep if k in os.environ}, **extra}
+
+
+def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None, cwd: Path | None = None, input: str | None = None) -> Result:
+    """Run to the end; at the deadline the whole group is killed and `timed_out` set. Unavailable when `argv[0]` is not there."""
+    try:
+        child = subprocess.Popen(
+            argv, env=environment() if env is None else dict(env), cwd=cwd, start_new_session=True, text=True, errors="replace",
+            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise Unavailable(f"{argv[0]} is not installed, or not on PATH") from error
+    except OSError as error:
+        raise StartError(f"cannot start {argv[0]}: {error.strerror}") from error
+    with child:
+        try:
+            out, err = child.communicate(input, timeout=timeout)
+            return Result(child.returncode, out, err)
+        except subprocess.TimeoutExpired:
+            kill_group(child.pid)
+            out, err = child.communicate()
+            return Result(child.returncode, out, err, timed_out=True)
+        except BaseException:
+            kill_group(child.pid)
+            raise
+
+
+def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, pass_fds: Sequence[int] = ()) -> Process:
+    """Start a child that outlives us, in a session of its own, both outputs appended to `log`; StartError."""
+    with log.open("ab") as sink:
+        try:
+            child = subprocess.Popen(
+                argv, env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True, pass_fds=pass_fds
+            )
+        except OSError as error:
+            raise StartError(f"cannot start {argv[0]}: {error.strerror}") from error
+    child.returncode = 0  # it stays: no warning when this object goes
+    return Process(child.pid, start_time(child.pid) or 0)
+
+
+def pipe(argv: Sequence[str], *, env: Mapping[str, str], stderr: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """Start a child that talks over its stdin and stdout, in a group of its own; StartError."""
+    try:
+        return subprocess.Popen(argv, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True)
+    except OSError as error:
+        hint = "the command is split as a shell splits words, and never given to a shell"
+        raise StartError(f"cannot start {argv[0]}: {error.strerror}", hint=hint) from error
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when it is gone (or only waits to be reaped)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (OSError, UnicodeDecodeError):
+        return _start_time_elsewhere(pid)
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _start_time_elsewhere(pid: int) -> int | None:
+    """The same where there is no /proc: ps's start time, in seconds."""
+    if Path("/proc/self/stat").exists():
+        return None
+    shown = run(["ps", "-o", "lstart=", "-p", str(pid)], timeout=10).stdout.strip()
+    return int(time.mktime(time.strptime(shown))) if shown else None
+
+
+def alive(process: Process) -> bool:
+    """Whether this very process still runs."""
+    return start_time(process.pid) == process.started
+
+
+def end_group(process: Process, *, grace: float = 5.0) -> None:
+    """TERM to its group, KILL after `grace` seconds; returns when it is gone. Nothing happens to a later process of its pid."""
+    if not alive(process):
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM)
+    if not wait_gone(process, grace):
+        kill_group(process.pid)
+        wait_gone(process, 5.0)
+
+
+def wait_gone(process: Process, timeout: float) -> bool:
+    """Wait until the process has ended; False when it still runs after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    pause = 0.002
+    while alive(process):
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process.pid, os.WNOHANG)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)  # no event reaches one who is not the parent
+        pause = min(pause * 1.5, 0.05)
+    return True
+
+
+def kill_group(pid: int) -> None:
+    """KILL to a whole group, if there is one."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def labeled(prefix: str) -> Iterator[tuple[str, Process]]:
+    """(label, process) of every running process of this user whose environment says `GYMCTL_LABEL=<prefix>...`."""
+    wanted = f"{LABEL_VARIABLE}={prefix}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            block = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        for item in block.split(b"\0"):
+            if item.startswith(wanted) and (started := start_time(int(entry.name))) is not None:
+                yield item.partition(b"=")[2].decode(errors="replace"), Process(int(entry.name), started)

@@ -1,0 +1,269 @@
+"""Recipes, images and tasks: their types, how they are found, read and checked, and the key of what a recipe stands for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gymctl import marked, paths
+from gymctl.errors import NotFound, RecipeError
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$", description="lower-case letters, digits, - _ .")]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+FORMAT_VERSION = 1
+
+WIRE_SPELLINGS = {"PROMPT": "prompt", "ENABLED_TOOLS": "enabled_tools", "TRAJECTORY": "solution", "GTFA_CLAIMS": "claims"}
+"""Field names of public task files, accepted for ours."""
+
+
+class Ready(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How to know that it serves: a path that answers 200, within `timeout` seconds."""
+
+    path: str = "/health"
+    timeout: Positive = 60
+
+
+class Resources(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What it may use: CPUs, memory in GiB, and whether it may reach a network."""
+
+    cpus: Positive | None = None
+    mem_gb: Positive | None = None
+    network: bool = False
+
+
+class Oci(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A container image: the reference it runs under, the archive it is handed out as, and the digest it is pinned to."""
+
+    ref: str
+    dockerfile: str | None = None
+    archive: str | None = None
+    digest: Digest | None = None
+
+
+class Directory(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Plain files: the command that serves (`python` is the interpreter chosen for it) and the packages it needs."""
+
+    run: Annotated[list[str], msgspec.Meta(min_length=1)]
+    requirements: str | None = None
+
+
+class Formats(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The forms an image is offered in; a runner takes the first it boots."""
+
+    oci: Oci | None = None
+    dir: Directory | None = None
+
+
+class Image(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """images/<name>/image.yaml"""
+
+    name: Name
+    formats: Formats
+    summary: str = ""
+
+    def offered(self) -> list[str]:
+        """The names of the formats it has."""
+        return [f for f in self.formats.__struct_fields__ if getattr(self.formats, f) is not None]
+
+
+class Call(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One step of a solution: a tool and its arguments."""
+
+    tool: str
+    args: dict[str, Any] = {}
+
+
+class Reset(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The state a task begins in."""
+
+    universe: str | None = None
+    pack: str | None = None
+    seed: int | None = None
+
+
+class Task(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """recipes/<name>/tasks/<id>.yaml: what to do, with which tools, and how to tell that it was done."""
+
+    id: Name
+    prompt: Annotated[str, msgspec.Meta(min_length=1)]
+    reset: Reset = Reset()
+    enabled_tools: list[str] | None = None
+    solution: list[Call] = []
+    checks: list[dict[str, Any]] = []
+    claims: list[str] = []
+    timeout: Positive = 300
+    summary: str = ""
+
+
+class Recipe(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """recipes/<name>/recipe.yaml: which image, how to speak to it, what it needs."""
+
+    name: Name
+    kind: Literal["mcp", "website", "desktop"]
+    image: str
+    port: Port
+    summary: str = ""
+    env: dict[str, str] = {}
+    ready: Ready = Ready()
+    resources: Resources = Resources()
+    runners: list[str] = []
+    options: dict[str, dict[str, Any]] = {}
+    universes: list[str] = []
+    packs: list[str] = []
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A recipe, the directory it was read from, its image and the image's directory."""
+
+    recipe: Recipe
+    directory: Path
+    image: Image
+    image_directory: Path
+
+    def key(self, image_digest: str) -> str:
+        """The hash of everything that decides what an instance is: the recipe, the image's bytes, the format version."""
+        parts = (str(FORMAT_VERSION).encode(), msgspec.json.encode(self.recipe, order="deterministic"), image_digest.encode())
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def load(name: str) -> Source:
+    """A bundled recipe's name, or the path of a recipe directory or file; NotFound, RecipeError."""
+    path = _recipe_file(name)
+    document = marked.load(path)
+    recipe = document.convert(Recipe)
+    image_directory = _image_directory(document, path, recipe)
+    document.check()
+    return Source(recipe, path.parent, load_image(image_directory), image_directory)
+
+
+def load_image(directory: Path) -> Image:
+    """The image.yaml of an image's directory."""
+    document = marked.load(directory / "image.yaml")
+    image = document.convert(Image)
+    if not image.offered():
+        document.problem(("formats",), "at least one format is needed")
+    document.check()
+    return image
+
+
+def find_image(name: str) -> Path:
+    """The directory of a bundled image, or of one given by path; NotFound names the near ones."""
+    return _found("image", name, paths.bundled("images"), "image.yaml").parent
+
+
+def names() -> list[str]:
+    """The bundled recipes."""
+    return sorted(p.parent.name for p in paths.bundled("recipes").glob("*/recipe.yaml"))
+
+
+def task_ids(directory: Path) -> list[str]:
+    """The ids of a recipe's tasks: their files' names."""
+    return sorted(p.stem for p in (directory / "tasks").glob("*.yaml"))
+
+
+def tasks(directory: Path) -> Iterator[Task]:
+    """Every task of a recipe; RecipeError at the first faulty file."""
+    return (load_task(directory, task) for task in task_ids(directory))
+
+
+def load_task(directory: Path, id: str) -> Task:
+    """A recipe's task by id, or a task file by path; NotFound names the near ones."""
+    path = _task_file(directory, id)
+    document = marked.load(path)
+    for theirs, ours in WIRE_SPELLINGS.items():
+        if theirs in document.data and ours not in document.data:
+            document.data[ours] = document.data.pop(theirs)
+    document.data.setdefault("id", path.stem)
+    task = document.convert(Task)
+    if task.id != path.stem and path.parent == directory / "tasks":
+        document.problem(("id",), f"must be the file's name, {path.stem}")
+    if not task.checks and not task.claims:
+        document.problem((), "a task needs checks or claims: without either nobody can tell whether it was done")
+    document.check()
+    return task
+
+
+def problems(name: str) -> list[str]:
+    """Every fault of a recipe, its image and its tasks, as `file:line: what`."""
+    found: list[str] = []
+    try:
+        source = load(name)
+    except RecipeError as error:
+        return error.message.splitlines()
+    for task in task_ids(source.directory):
+        try:
+            load_task(source.directory, task)
+        except RecipeError as error:
+            found += error.message.splitlines()
+    return found
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """{recipe, image, task: JSON Schema}, for editors."""
+    kinds: dict[str, type] = {"recipe": Recipe, "image": Image, "task": Task}
+    return {name: {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kind)} for name, kind in kinds.items()}
+
+
+def is_path(name: str) -> bool:
+    """Whether a word on the command line is a path rather than a name."""
+    return os.sep in name or name.startswith(".") or name.endswith((".yaml", ".yml"))
+
+
+def _recipe_file(name: str) -> Path:
+    return _found("recipe", name, paths.bundled("recipes"), "recipe.yaml")
+
+
+def _found(what: str, name: str, bundled: Path, file: str) -> Path:
+    if is_path(name):
+        path = Path(name)
+        path = path / file if path.is_dir() else path
+        if path.is_file():
+            return path.absolute()
+        raise NotFound(f"no {what} at {name}", hint=f"a {what} is a directory with a {file}")
+    path = bundled / name / file
+    if re.fullmatch(r"[\w.-]+", name) and path.is_file():
+        return path
+    known = sorted(p.parent.name for p in bundled.glob(f"*/{file}"))
+    raise NotFound(f"no {what} {name!r}{marked.near(name, known)}", hint=f"known: {', '.join(known)}; or give the path of a directory with a {file}")
+
+
+def _image_directory(document: marked.Document, path: Path, recipe: Recipe) -> Path:
+    near_recipe = path.parent / recipe.image
+    if is_path(recipe.image):
+        if not (near_recipe / "image.yaml").is_file():
+            document.problem(("image",), f"there is no image.yaml in {near_recipe}")
+        return near_recipe
+    try:
+        return find_image(recipe.image)
+    except NotFound as error:
+        document.problem(("image",), f"{error.message}; {error.hint}")
+        return near_recipe
+
+
+def _task_file(directory: Path, id: str) -> Path:
+    if is_path(id):
+        if Path(id).is_file():
+            return Path(id).absolute()
+        raise NotFound(f"no task file {id}")
+    known = task_ids(directory)
+    if id not in known:
+        raise NotFound(f"no task {id!r}{marked.near(id, known)}", hint=f"`gymctl recipes {directory.name}` lists its {len(known)} tasks")
+    return directory / "tasks" / f"{id}.yaml"
+
+
+def tree_digest(directory: Path, ignore: Callable[[Path], bool] = lambda path: path.suffix == ".pyc" or path.name == "__pycache__") -> str:
+    """`sha256:...` over the names, executable bits and bytes of a directory's files."""
+    total = hashlib.sha256()
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and not any(ignore(p) for p in (path, *path.parents)):
+            data = path.read_bytes()
+            total.update(f"{path.relative_to(directory)}\0{path.stat().st_mode & 0o111:o}\0{len(data)}\0".encode() + data)
+    return f"sha256:{total.hexdigest()}"

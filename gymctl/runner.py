@@ -1,0 +1,183 @@
+"""The contract of a runner: how an environment gets started. A runner is a module without state.
+
+Mandatory: `SPEC`, `start`, `alive`, `stop`, `find`, `exec`, `logs` (`Runner`). Optional abilities are the small protocols
+below; a runner can do what it defines, and `features` reads that off the module: the README table, `doctor`, `--runner auto`
+and the errors all say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, BinaryIO, Protocol, runtime_checkable
+
+from gymctl.proc import Result
+
+Handle = dict[str, Any]
+Progress = Callable[[str, int, int], None]
+"""progress(what, done, total): bytes or steps; total 0 when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something a host must have: `what` in a word, `fix` in one line."""
+
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A runner's option: `kind` is str, int, float or bool; `keyed` says whether it is part of checkpoint keys."""
+
+    name: str
+    kind: type
+    help: str
+    default: Any = None
+    keyed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A runner's description: which guests and image formats, on which hosts, with which options; `isolated` from the host or not."""
+
+    name: str
+    summary: str
+    guests: tuple[str, ...]
+    formats: tuple[str, ...]
+    hosts: tuple[str, ...]
+    needs: tuple[Need, ...] = ()
+    options: tuple[Option, ...] = ()
+    isolated: bool = True
+    notes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All a runner is told.
+
+    `label` is `<state id>/<name>`; everything started carries it. `image` is what `format` says: a reference and digest for
+    oci, a directory for dir. `port` is the port inside; `host_port` the one asked for on 127.0.0.1 (None: the documented one
+    when free, else any; 0: any). `directory` is the instance's own.
+    """
+
+    name: str
+    label: str
+    directory: Path
+    format: str
+    image: Mapping[str, Any]
+    port: int
+    host_port: int | None = 0
+    env: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cpus: float | None = None
+    mem_gb: float | None = None
+    network: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What `ps` shows of a handle: state (running, exited, gone), exit code, whether memory ran out, restarts, why it ended."""
+
+    state: str
+    exit_code: int | None = None
+    oom: bool = False
+    restarts: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of doctor: ok is True, False or None (not proven); `fix` is one line when it is not ok."""
+
+    what: str
+    ok: bool | None
+    detail: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Something loaded or built: its reference (or path) and its digest."""
+
+    ref: str
+    digest: str
+    kind: str = "oci"
+
+
+class Runner(Protocol):
+    """What every runner module defines."""
+
+    SPEC: Spec
+
+    def start(self, plan: Plan, /) -> Handle:
+        """Return when the process, container or VM exists, not when it is ready. The handle is plain JSON and has `url`; StartError, Conflict."""
+
+    def status(self, handle: Handle, /) -> Status:
+        """Its state, asked of the host; never raises for a dead one."""
+
+    def stop(self, handle: Handle, /) -> None:
+        """End it and remove what it left on the host; idempotent."""
+
+    def find(self) -> dict[str, Handle]:
+        """{label: handle} of everything of ours that is still there, read from the host and not from our files."""
+
+    def exec(self, handle: Handle, argv: list[str], /, *, input: str | None, timeout: float) -> Result:
+        """Run a command inside."""
+
+    def logs(self, handle: Handle, /) -> Iterator[str]:
+        """The lines it printed so far, oldest first."""
+
+    def doctor(self, workdir: Path, /) -> Iterator[Finding]:
+        """Prove by doing that this host can; never raises."""
+
+
+@runtime_checkable
+class Images(Protocol):
+    """Keeps images of its own: an engine."""
+
+    def has(self, ref: str, /) -> str | None:
+        """The digest of an image the engine has, or None."""
+
+    def load(self, stream: BinaryIO, total: int, progress: Progress, /) -> list[Artifact]:
+        """Feed a docker archive to the engine; what it made of it."""
+
+    def build(self, context: Path, ref: str, base: str, labels: Mapping[str, str], progress: Progress, /) -> Artifact:
+        """Build `context/Dockerfile` on `base` as `ref`."""
+
+
+@runtime_checkable
+class Checkpoints(Protocol):
+    """Can save an instance to disk and start another from it."""
+
+    def save(self, handle: Handle, key: str, /) -> None: ...
+
+    def restore(self, plan: Plan, key: str, /) -> Handle: ...
+
+
+@runtime_checkable
+class Files(Protocol):
+    """Can copy files in and out."""
+
+    def put(self, handle: Handle, src: Path, dst: str, /) -> None: ...
+
+    def get(self, handle: Handle, src: str, dst: Path, /) -> None: ...
+
+
+@runtime_checkable
+class Records(Protocol):
+    """Can record a film."""
+
+    def record(self, handle: Handle, dest: Path, /) -> AbstractContextManager[None]: ...
+
+
+ABILITIES: dict[str, type] = {"images": Images, "checkpoints": Checkpoints, "files": Files, "records": Records}
+
+
+def features(module: ModuleType) -> dict[str, bool]:
+    """Which abilities a runner module has: read off what it defines."""
+    return {name: isinstance(module, protocol) for name, protocol in ABILITIES.items()}
