@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -13,6 +14,10 @@ from .store import Row, ToolError
 
 Limit = Annotated[int, Meta(ge=1, le=200), "how many at the most"]
 Cursor = Annotated[str | None, "next_cursor of the answer before"]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Text = Annotated[str, Meta(max_length=50_000)]
+Email = Annotated[str, Meta(max_length=254, pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
+Money = Annotated[float, Meta(ge=0, le=1_000_000_000)]
 
 
 class Where:
@@ -124,3 +129,19 @@ def refuse_if_referred(ctx: Context, what: str, users: dict[str, tuple[str, list
     used = [f"{table}: {', '.join(ids[:5])}{' and more' if len(ids) > 5 else ''}" for table, ids in found.items() if ids]
     if used:
         raise ToolError("conflict", f"{what} is still used by {'; '.join(used)}", "remove, move or merge these first")
+
+
+def changes(**values: Any) -> Row:
+    """The values that were given; ToolError invalid when there are none."""
+    given = {name: value for name, value in values.items() if value is not None}
+    if not given:
+        raise ToolError("invalid", "nothing to change", "give at least one of " + ", ".join(values))
+    return given
+
+
+def cents(value: Any) -> float:
+    """A sum of money rounded to cents (half away from zero)."""
+    number = Decimal(str(value))
+    if not number.is_finite():
+        raise ToolError("invalid", f"{value!r} is no amount of money")
+    return float(number.quantize(Decimal("0.01"), ROUND_HALF_UP))

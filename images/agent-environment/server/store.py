@@ -129,7 +129,7 @@ class Db:
         hint = "; ".join(f"{i} ({known[i]})" for i in near)
         return ToolError("not_found", f"no row {id!r} in {name}", f"near: {hint}" if hint else f"list or search {source.server} first")
 
-    def insert(self, name: str, **values: Any) -> Row:
+    def insert(self, name: str, /, **values: Any) -> Row:
         """Add a row and return it; columns left out take their default; instants may be any ISO 8601 text."""
         source = table(name)
         if unknown := values.keys() - source.columns.keys():
@@ -154,7 +154,7 @@ class Db:
         sql = "INSERT INTO _counters VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1 RETURNING n"
         return f"{source.prefix}_{self.connection.execute(sql, (source.sql_name,)).fetchone()[0]}"
 
-    def update(self, name: str, id: str, **values: Any) -> Row:
+    def update(self, name: str, id: str, /, **values: Any) -> Row:
         """Change columns of one row and return it whole; ToolError not_found."""
         source = table(name)
         if values:
