@@ -160,8 +160,15 @@ def _read_custom(zone: ZoneInfo, kind: type, value: Any) -> Any:
     if kind is Time and isinstance(value, str):
         return Time(_instant(value, zone))
     if kind is Time and isinstance(value, int | float) and not isinstance(value, bool):
-        return Time(utc_text(datetime.fromtimestamp(value, UTC)))
+        return Time(_unix(value))
     raise ValueError(f"expected {'ISO 8601 or Unix seconds' if kind is Time else 'YYYY-MM-DD'}, got {value!r}")
+
+
+def _unix(seconds: float) -> str:
+    try:
+        return utc_text(datetime.fromtimestamp(seconds, UTC))
+    except (OverflowError, OSError) as error:
+        raise ValueError(f"no time: {seconds!r}") from error
 
 
 def _instant(text: str, zone: ZoneInfo) -> str:
