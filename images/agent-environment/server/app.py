@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from . import answers, surface_control, surface_tools, tools, universe
+from . import answers, surface_control, surface_tools, surface_verify, tools, universe
 from .calls import Caller
 from .sessions import Sessions
 
@@ -24,6 +24,7 @@ PATHS = (
     ("/enabled-servers", BOTH, surface_tools.enabled_servers),
     ("/show-data", POST, surface_control.show_data),
     ("/state", BOTH, surface_control.state),
+    ("/verifier", POST, surface_verify.verifier),
     ("/log", BOTH, surface_control.log),
 )
 
@@ -35,6 +36,8 @@ def make(data_dir: Path, default: str, universes: Path = universe.FOLDER) -> Sta
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
+        if app.state.verifier is not None:
+            await app.state.verifier.close()
         caller.sessions.close()
 
     # The busiest paths first: the router tries one after the other.
@@ -42,4 +45,5 @@ def make(data_dir: Path, default: str, universes: Path = universe.FOLDER) -> Sta
     routes = [Route(prefix + path, answers.edge(endpoint), methods=methods) for prefix in ("", "/api") for path, methods, endpoint in ordered]
     app = Starlette(routes=routes, exception_handlers={HTTPException: answers.no_route}, lifespan=lifespan)
     caller = app.state.caller = Caller(Sessions(data_dir, default, universes))
+    app.state.verifier = None
     return app

@@ -1,0 +1,1 @@
+"""The check language that all environment servers share; see README.md."""
