@@ -18,7 +18,7 @@ for _folder in (IMAGE, IMAGE.parent):
     if str(_folder) not in sys.path:
         sys.path.insert(0, str(_folder))
 
-from server import registry, store  # noqa: E402
+from server import registry, store, tools  # noqa: E402
 
 ZONE = ZoneInfo("America/New_York")
 NOW = datetime(2026, 3, 9, 8, 30, tzinfo=ZONE)  # a Monday, the day after the clocks went forward
@@ -46,7 +46,8 @@ def call() -> Call:
     """Calls a tool by its name or alias."""
 
     def run(ctx: registry.Context, name: str, /, **args: Any) -> Any:
-        importlib.import_module(f"server.tools.{name.partition('_')[0]}")
+        family = name.partition("_")[0]
+        importlib.import_module(f"server.tools.{family}") if family in tools.FAMILIES else tools.load()
         tool = registry.TOOLS[registry.ALIASES.get(name, name)]
         return tool.function(ctx, **tool.read(args, ctx.zone))
 
