@@ -33,6 +33,14 @@ class GymctlError(Exception):
         self.hint = hint
 
 
+class Interrupted(BaseException):
+    """INT, TERM or HUP reached us: everything open unwinds, and we end as ended by that signal."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
 class UsageError(GymctlError):
     """The command line itself is wrong."""
 

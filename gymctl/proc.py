@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from gymctl.errors import StartError, Unavailable
 
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 LABEL_VARIABLE = "GYMCTL_LABEL"
+MAX_LINE = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,66 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, 
     return Process(child.pid, start_time(child.pid) or 0)
 
 
-def pipe(argv: Sequence[str], *, env: Mapping[str, str], stderr: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
-    """Start a child that talks over its stdin and stdout, in a group of its own; StartError."""
-    try:
-        return subprocess.Popen(argv, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True)
-    except OSError as error:
-        hint = "the command is split as a shell splits words, and never given to a shell"
-        raise StartError(f"cannot start {argv[0]}: {error.strerror}", hint=hint) from error
+class Piped:
+    """A child that talks in lines over its stdin and stdout until a deadline (monotonic seconds)."""
+
+    def __init__(self, child: subprocess.Popen[bytes], deadline: float) -> None:
+        assert child.stdin is not None  # noqa: S101  (both were opened as pipes)
+        assert child.stdout is not None  # noqa: S101
+        self._child, self._in, self._out = child, child.stdin, child.stdout.fileno()
+        os.set_blocking(self._in.fileno(), False)
+        self._deadline = deadline
+        self._buffer = b""
+
+    def say(self, data: bytes) -> None:
+        """Send a line; one that no longer listens is found out by hearing from it."""
+        while data and self._deadline > time.monotonic():
+            try:
+                data = data[os.write(self._in.fileno(), data) :]
+            except BlockingIOError:
+                select.select([], [self._in], [], max(0.0, self._deadline - time.monotonic()))
+            except BrokenPipeError:
+                return
+
+    def hear(self) -> bytes | None:
+        """The next line, None at the end; TimeoutError at the deadline. A line without end is cut at MAX_LINE bytes."""
+        while b"\n" not in self._buffer and len(self._buffer) < MAX_LINE:
+            left = self._deadline - time.monotonic()
+            if left <= 0 or not select.select([self._out], [], [], left)[0]:
+                raise TimeoutError
+            chunk = os.read(self._out, 1 << 16)
+            if not chunk:
+                rest, self._buffer = self._buffer, b""
+                return rest or None
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def finish(self, grace: float) -> int:
+        """Close its stdin and give it `grace` seconds, at most until the deadline, to end; its exit code, then its group is killed."""
+        with contextlib.suppress(BrokenPipeError):
+            self._in.close()
+        try:
+            return self._child.wait(max(0.0, min(grace, self._deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            kill_group(self._child.pid)
+            return self._child.wait()
+
+
+@contextlib.contextmanager
+def piped(argv: Sequence[str], *, env: Mapping[str, str], log: Path, deadline: float) -> Iterator[Piped]:
+    """Talk with a child in a group of its own, its stderr appended to `log`; the whole group is gone after the block. StartError."""
+    with log.open("ab") as sink:
+        try:
+            child = subprocess.Popen(argv, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, start_new_session=True, bufsize=0)
+        except OSError as error:
+            hint = "the command is split as a shell splits words, and never given to a shell"
+            raise StartError(f"cannot start {argv[0]}: {error.strerror}", hint=hint) from error
+    with child:
+        try:
+            yield Piped(child, deadline)
+        finally:
+            kill_group(child.pid)
 
 
 def start_time(pid: int) -> int | None:
@@ -152,3 +206,42 @@ def labeled(prefix: str) -> Iterator[tuple[str, Process]]:
         for item in block.split(b"\0"):
             if item.startswith(wanted) and (started := start_time(int(entry.name))) is not None:
                 yield item.partition(b"=")[2].decode(errors="replace"), Process(int(entry.name), started)
+
+
+def is_leader(process: Process) -> bool:
+    """Whether it leads its session: the one that was started, not a child of it."""
+    try:
+        return os.getsid(process.pid) == process.pid
+    except ProcessLookupError:
+        return False
+
+
+def reap(process: Process) -> int | None:
+    """The exit code of a child of ours that has ended (negative: by that signal); None for anybody else's."""
+    try:
+        pid, status = os.waitpid(process.pid, os.WNOHANG)
+    except ChildProcessError:
+        return _codes.get(process.pid)
+    if pid:
+        _codes[pid] = os.waitstatus_to_exitcode(status)
+    return _codes.get(process.pid)
+
+
+_codes: dict[int, int] = {}
+
+
+def listener(port: int) -> str:
+    """Who listens on a TCP port of this machine, as `pid 12 (nginx)`; "" when that cannot be told."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                    inodes.add(f"socket:[{fields[9]}]")
+    for fd in Path("/proc").glob("[0-9]*/fd/*") if inodes else ():
+        with contextlib.suppress(OSError):
+            if os.readlink(fd) in inodes:
+                pid = fd.parts[2]
+                return f"pid {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+    return ""

@@ -1,0 +1,240 @@
+"""A whole episode: run, reset, agent, verify, stop; and how an agent is spoken to."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gymctl import instances, launch, paths, proc, session, wire
+from gymctl.episode import Action, Json, Observation, Verdict, no_verdict
+from gymctl.errors import EnvError, GymctlError, NotFound, UsageError
+from gymctl.instances import Instance
+from gymctl.recipe import Task
+
+BUILT_IN = ("oracle", "noop", "random")
+RANDOM_STEPS = 20
+ARBITRARY: dict[str, list[Any]] = {
+    "boolean": [True, False],
+    "null": [None],
+    "string": ["a", "the", "2026-01-01", "meeting", "1", "report", "x@y.example"],
+}
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What an episode left: the instance as it was, the verdict, how the agent ended, how many steps it took, where its files are."""
+
+    instance: Instance
+    verdict: Verdict
+    agent: Json
+    steps: int
+    directory: Path
+
+    def json(self) -> Json:
+        """The document of `run --agent --json`."""
+        return {**launch.document(self.instance), "task": self.instance.task, "seed": self.instance.seed, **self.verdict.json(),
+                "agent": self.agent, "steps": self.steps, "dir": str(self.directory)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an episode is asked to be: which task, which agent, for how long, and what judges and remains."""
+
+    task: Task
+    agent: str
+    timeout: float
+    judge: list[str] | None = None
+    keep: bool = False
+
+
+def run(request: launch.Request, order: Order, told: launch.Told, shown: Callable[[Action, Observation | GymctlError], None]) -> Episode:
+    """Start, reset, let the agent act, verify, stop (unless it is kept), write result.json; the verdict counts whatever the agent did."""
+    with launch.started(request, told, keep=order.keep) as instance, session.opened(instance.name) as (_, client):
+        reset = session.reset(instance, client, task=order.task, seed=request.seed)
+        mark = _control_calls(instance, client)
+        told.step(f"agent {order.agent} acts in {instance.session}")
+        steps, agent, answer = _act(instance, client, order, shown)
+        told.step("verifying")
+        verdict = _verify(instance, client, order, answer, mark)
+        instances.append(instance.name, {"type": "end", "agent": agent, "reset": reset["state"], "steps": steps})
+        directory = _keep_files(instance)
+    episode = Episode(instance, verdict, agent, steps, directory)
+    (directory / "result.json").write_text(json.dumps(episode.json(), indent=1, ensure_ascii=False))
+    return episode
+
+
+def _verify(instance: Instance, client: wire.Client, order: Order, answer: str | None, mark: int | None) -> Verdict:
+    """The verdict; faulty checks and a tampered session are no verdict here."""
+    if (foreign := _tampering(instance, client, mark)) is not None:
+        return foreign
+    try:
+        return session.verify(
+            instance, client, order.task.checks, order.task.claims,
+            answer=answer, judge=order.judge, prompt=order.task.prompt, timeout=session.VERIFY_TIMEOUT,
+        )  # fmt: skip
+    except (EnvError, NotFound) as error:
+        return no_verdict(getattr(error, "type", "") or type(error).__name__, error.message)
+
+
+def _control_calls(instance: Instance, client: wire.Client) -> int | None:
+    """How many control calls the session's log holds now; None where an environment keeps no log."""
+    try:
+        return len(_control(instances.kind(instance.kind).log(client, instance.session)))
+    except GymctlError:
+        return None
+
+
+def _control(rows: list[Any]) -> list[Json]:
+    return [row for row in rows if isinstance(row, dict) and row.get("call") in ("reset", "verifier", "state", "show-data")]
+
+
+def _tampering(instance: Instance, client: wire.Client, mark: int | None) -> Verdict | None:
+    """Copy the server's own log into episode.jsonl; no verdict when somebody else reset, verified or read the state meanwhile."""
+    if mark is None:
+        return None
+    try:
+        rows = instances.kind(instance.kind).log(client, instance.session)
+    except GymctlError as error:
+        return no_verdict("log_lost", f"the session's log cannot be read: {error.message}")
+    instances.append(instance.name, {"type": "log", "session": instance.session, "calls": rows})
+    foreign = _control(rows)[mark:]
+    if len(_control(rows)) < mark or foreign:
+        named = ", ".join(sorted({f"/{row.get('call')} by {wire.printable(str(row.get('caller')))} at {row.get('at')}" for row in foreign}))
+        return no_verdict("tampering", f"control calls during the episode that were not gymctl's: {named or 'the log was replaced'}")
+    return None
+
+
+def _act(instance: Instance, client: wire.Client, order: Order, shown: Callable[[Action, Observation | GymctlError], None]) -> tuple[int, Json, str | None]:
+    """(steps, how the agent ended, what it said at the end)"""
+
+    def do(action: Action) -> Observation | GymctlError:
+        try:
+            done: Observation | GymctlError = session.step(instance, client, action)
+        except GymctlError as error:
+            done = error
+        shown(action, done)
+        return done
+
+    if order.agent in BUILT_IN:
+        actions = _built_in(order, session.tools(instance, client), instance.seed)
+        return len([do(action) for action in actions]), {"exit": 0, "timed_out": False}, None
+    return _external(instance, client, order, do)
+
+
+def _built_in(order: Order, tools: list[Json], seed: int | None) -> Iterator[Action]:
+    if order.agent == "oracle":
+        yield from (Action(call.tool, call.args) for call in order.task.solution)
+    elif order.agent == "random" and tools:
+        choices = session.seeded(seed)
+        for _ in range(RANDOM_STEPS):
+            tool = choices.choice(tools)
+            yield Action(tool["name"], arbitrary(tool.get("inputSchema", {}), choices))
+
+
+def arbitrary(schema: Json, choices: random.Random) -> Any:
+    """A value that fits a JSON Schema loosely, drawn from `choices`."""
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if branches:
+        return arbitrary(choices.choice(branches), choices)
+    if "enum" in schema:
+        return choices.choice(schema["enum"])
+    kind = schema.get("type")
+    if kind == "object":
+        wanted = set(schema.get("required", []))
+        return {name: arbitrary(s, choices) for name, s in schema.get("properties", {}).items() if name in wanted or choices.random() < 0.3}
+    if kind == "array":
+        return [arbitrary(schema.get("items", {}), choices) for _ in range(choices.randint(0, 2))]
+    if kind in ("integer", "number"):
+        return choices.randint(int(schema.get("minimum", 0)), int(schema.get("maximum", 50)))
+    return choices.choice(ARBITRARY.get(str(kind), ARBITRARY["string"]))
+
+
+def _external(
+    instance: Instance, client: wire.Client, order: Order, do: Callable[[Action], Observation | GymctlError]
+) -> tuple[int, Json, str | None]:
+    """Speak JSON lines with a command until it is done, ends or runs out of time."""
+    argv = shlex.split(order.agent)
+    if not argv:
+        raise UsageError("--agent is empty", hint=f"a command, or {', '.join(BUILT_IN)}")
+    deadline = time.monotonic() + order.timeout
+    log = instance.directory / "agent.log"
+    task = {
+        "type": "task", "prompt": order.task.prompt, "tools": session.tools(instance, client), "session": instance.session,
+        "deadline": round(time.time() + order.timeout, 3),
+    }  # fmt: skip
+    with proc.piped(argv, env={**os.environ, **launch.environment(instance)}, log=log, deadline=deadline) as child:
+        child.say(line_of(task))
+        steps, answer, timed_out = _converse(child, do)
+        code = child.finish(0 if timed_out else 2.0)
+    return steps, {"exit": code, "timed_out": timed_out, "log": "agent.log"}, answer
+
+
+def line_of(document: Json) -> bytes:
+    """A document as one line."""
+    return (json.dumps(document, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+
+
+def _converse(child: proc.Piped, do: Callable[[Action], Observation | GymctlError]) -> tuple[int, str | None, bool]:
+    """(steps, what was said at the end, whether time ran out)"""
+    steps = 0
+    while True:
+        try:
+            line = child.hear()
+        except TimeoutError:
+            return steps, None, True
+        if line is None:
+            return steps, None, False
+        identity: Any = None
+        began = time.monotonic()
+        try:
+            document = read_line(line)
+            if document.get("type") == "done":
+                said = document.get("answer")
+                return steps, said if said is None or isinstance(said, str) else json.dumps(said), False
+            identity = document.get("id")
+            action = session.read_action(document)
+        except UsageError as error:
+            child.say(line_of({"id": identity, "error": describe(error), "elapsed": 0.0}))
+            continue
+        steps += 1
+        child.say(line_of(answer_line(identity, do(action), time.monotonic() - began)))
+
+
+def read_line(line: bytes) -> Json:
+    """One line of JSON from an agent; UsageError says what is wrong with it."""
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise UsageError(f"not a line of JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise UsageError("a line must be a JSON object")
+    return document
+
+
+def answer_line(identity: Any, done: Observation | GymctlError, elapsed: float) -> Json:
+    """What an agent is told of its action: {id, observation | error, elapsed}."""
+    outcome = {"error": describe(done)} if isinstance(done, GymctlError) else {"observation": done.value}
+    return {"id": identity, **outcome, "elapsed": round(elapsed, 6)}
+
+
+def describe(error: GymctlError) -> Json:
+    """{type, message, hint, exit_code} of an error."""
+    return {"type": type(error).__name__, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+
+
+def _keep_files(instance: Instance) -> Path:
+    """Copy what an episode leaves to episodes/<name>-<time>: it outlives the instance."""
+    target = paths.state_dir() / "episodes" / f"{instance.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(2).hex()}"
+    target.mkdir(parents=True, mode=0o700)
+    for name in ("episode.jsonl", "agent.log", "recipe.yaml", "log"):
+        if (instance.directory / name).exists():
+            shutil.copyfile(instance.directory / name, target / name)
+    return target

@@ -1,0 +1,72 @@
+"""gymctl cache: list, check and clean the cache; remove what killed commands left."""
+
+from __future__ import annotations
+
+import click
+
+from gymctl.cli import ui
+from gymctl.errors import IntegrityError
+
+EPILOG = ui.examples("gymctl cache ls", "gymctl cache verify", "gymctl cache gc", "gymctl cache gc --all")
+
+
+@click.group("cache", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """What gymctl can make or fetch again, and what killed commands left behind."""
+
+
+@command.command("ls", epilog=ui.examples("gymctl cache ls --json"))
+@ui.json_option
+def ls(as_json: bool) -> None:
+    """List the objects, largest first."""
+    from gymctl import cache
+
+    rows = cache.entries()
+    if as_json:
+        ui.print_json(rows)
+    elif rows:
+        uses = ["; ".join(str(use.get("what", use["key"][:12])) for use in row["used_by"]) for row in rows]
+        ui.table(("OBJECT", "SIZE", "WHAT"), [[row["sha256"][:20], ui.size(row["bytes"]), use] for row, use in zip(rows, uses, strict=True)])
+    else:
+        click.echo("the cache is empty", err=True)
+
+
+@command.command("verify", epilog=ui.examples("gymctl cache verify"))
+@ui.json_option
+def verify(as_json: bool) -> None:
+    """Hash every object again."""
+    from gymctl import cache
+
+    with ui.telling() as told:
+        told.step("hashing the cache")
+        damaged = cache.verify()
+    if damaged:
+        raise IntegrityError(f"changed since they were made: {', '.join(damaged)}", hint="`gymctl cache gc --all` removes them; they are made or fetched again")
+    if as_json:
+        ui.print_json({"damaged": []})
+    else:
+        click.echo("every object is what its name says")
+
+
+@command.command("gc", epilog=ui.examples("gymctl cache gc", "gymctl cache gc --all --json"))
+@click.option("--all", "everything", is_flag=True, help="Also objects that could be used again.")
+@ui.json_option
+def gc(everything: bool, as_json: bool) -> None:
+    """Remove temp files, dead claims, orphaned processes and containers of ours, and objects nothing names."""
+    from gymctl import cache, instances, runners
+
+    with ui.telling() as told:
+        ended = []
+        for name, (runner_name, handle) in instances.orphans(ui.note).items():
+            told.step(f"stopping {name} on {runner_name}")
+            runners.load(runner_name).stop(handle)
+            ended.append(name)
+        for name in instances.dead_claims():
+            instances.stop(name, told.step)
+            ended.append(name)
+        removed = cache.gc(everything=everything)
+    freed = sum(row["bytes"] for row in removed)
+    if as_json:
+        ui.print_json({"ended": ended, "removed": removed, "bytes": freed})
+    else:
+        click.echo(f"ended {len(ended)} leftovers, removed {len(removed)} files, freed {ui.size(freed)}")

@@ -1,0 +1,56 @@
+"""gymctl recipes: list recipes and tasks, or check your own."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from gymctl.cli import complete, ui
+from gymctl.errors import RecipeError
+
+EPILOG = ui.examples(
+    "gymctl recipes", "gymctl recipes agent-environment", "gymctl recipes ./my-recipe", "gymctl recipes --schema task > task.schema.json"
+)
+
+
+@click.command("recipes", epilog=EPILOG)
+@click.argument("name", required=False, metavar="[NAME|PATH]", shell_complete=complete.recipes)
+@click.option("--schema", type=click.Choice(["recipe", "image", "task"]), help="Print a JSON Schema, for your editor.")
+@ui.json_option
+def command(name: str | None, schema: str | None, as_json: bool) -> None:
+    """List the recipes that came with gymctl, or show one with its tasks; a PATH is checked as well, every problem at once."""
+    from gymctl import recipe
+
+    if schema:
+        ui.print_json(recipe.schemas()[schema])
+    elif name is None:
+        sources = [recipe.load(each) for each in recipe.names()]
+        rows = [{"name": s.recipe.name, "kind": s.recipe.kind, "summary": s.recipe.summary, "tasks": len(recipe.task_ids(s.directory))} for s in sources]
+        if as_json:
+            ui.print_json(rows)
+        else:
+            ui.table(("NAME", "KIND", "TASKS", "SUMMARY"), [[r["name"], r["kind"], r["tasks"], r["summary"]] for r in rows])
+    else:
+        _show(name, as_json)
+
+
+def _show(name: str, as_json: bool) -> None:
+    from gymctl import recipe
+
+    source = recipe.load(name)
+    if found := recipe.problems(name):
+        raise RecipeError("\n".join(found))
+    tasks = list(recipe.tasks(source.directory))
+    r = source.recipe
+    if as_json:
+        document = {
+            "name": r.name, "kind": r.kind, "image": r.image, "runners": r.runners, "universes": r.universes, "packs": r.packs,
+            "tasks": [msgspec.to_builtins(task) for task in tasks],
+        }  # fmt: skip
+        ui.print_json(document)
+        return
+    click.echo(f"{r.name}: {r.summary}" if r.summary else r.name)
+    click.echo(f"kind {r.kind}, image {r.image}, port {r.port}, runners {', '.join(r.runners) or 'any'}")
+    if r.universes or r.packs:
+        click.echo(f"{'universes' if r.universes else 'packs'}: {', '.join(r.universes or r.packs)}")
+    ui.table(("TASK", "STATE", "PROMPT"), [[t.id, t.reset.universe or t.reset.pack, t.prompt.split("\n")[0][:90]] for t in tasks])

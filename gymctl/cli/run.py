@@ -1,0 +1,122 @@
+"""gymctl run: start an environment, or a whole episode."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import click
+
+from gymctl.cli import complete, fields, ui
+from gymctl.errors import UsageError
+
+EPILOG = ui.examples(
+    "gymctl run agent-environment --runner local",
+    "gymctl run agent-environment --name mine --port 0 -e UNIVERSE_ID=sales-team",
+    "gymctl run agent-environment --task move-standup --agent oracle --rm",
+    "gymctl run agent-environment --task move-standup --agent 'python my_agent.py' --timeout 120 --rm --json",
+    "gymctl run ./my-recipe --image their-image.tar",
+)
+
+
+@click.command("run", epilog=EPILOG)
+@click.argument("recipe", shell_complete=complete.recipes)
+@click.option("--runner", metavar="R", help="How to start it; `auto` takes the first that works here.", shell_complete=complete.runners)
+@click.option("--name", metavar="N", help="The instance's name (default: the recipe's; with --agent --rm and six hex digits more).")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="P", help="Port on 127.0.0.1; 0 for any free one (default: the documented one when free).")
+@click.option("--image", metavar="REF|FILE", help="Run the recipe on another image: a reference, an archive or a directory.")
+@click.option("-e", "--env", multiple=True, metavar="K=V", help="A variable of the environment's server; may be repeated.")
+@click.option("--opt", multiple=True, metavar="K=V", help="An option of the runner (`gymctl doctor --features` lists them); may be repeated.")
+@click.option("--task", metavar="T", help="Reset to this task: its id, or a task file.", shell_complete=complete.tasks)
+@click.option("--agent", metavar="CMD", help="Let an agent act, verify, report: a command, or oracle, noop, random.")
+@click.option("--seed", type=int, metavar="N", help="Seed of everything random.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="The agent's time (default: the task's).")
+@click.option("--judge", metavar="CMD", help="Who judges claims: reads {claims, answer}, prints {verdicts}.")
+@click.option("--rm", "remove", is_flag=True, help="Stop it when the agent is done.")
+@click.option("--replace", is_flag=True, help="Stop an instance of the same name first.")
+@ui.json_option
+def command(**given: Any) -> int:
+    """Start an environment and wait until it serves; with --agent run a whole episode and exit with its verdict."""
+    if given["agent"] and not given["task"]:
+        raise UsageError("--agent needs --task", hint=f"`gymctl recipes {given['recipe']}` lists the tasks")
+    for option in ("remove", "timeout", "judge"):
+        if given[option] and not given["agent"]:
+            raise UsageError(f"--{'rm' if option == 'remove' else option} needs --agent")
+    return _episode(given) if given["agent"] else _start(given)
+
+
+def _request(given: dict[str, Any], name: str | None) -> Any:
+    from gymctl import launch
+
+    return launch.Request(
+        recipe=given["recipe"], runner=given["runner"], name=name, port=given["port"], image=given["image"],
+        env=fields(given["env"], "-e"), options=fields(given["opt"], "--opt"), seed=given["seed"], replace=given["replace"],
+    )  # fmt: skip
+
+
+def _start(given: dict[str, Any]) -> int:
+    from gymctl import launch, recipe, session
+
+    task = recipe.load_task(recipe.load(given["recipe"]).directory, given["task"]) if given["task"] else None
+    with ui.telling() as told:
+        instance = launch.run(_request(given, given["name"]), told)
+        if task:
+            with session.opened(instance.name) as (_, client):
+                session.reset(instance, client, task=task, seed=given["seed"])
+    if given["as_json"]:
+        ui.print_json(launch.document(instance))
+        return 0
+    for note in instance.notes:
+        ui.note(note)
+    click.echo(f"{instance.name} runs on {instance.runner}: {instance.url}")
+    click.echo(f"session {instance.session}{f', at the start of {task.id}' if task else ''}")
+    click.echo(f"next: gymctl step {instance.name} ACTION; gymctl stop {instance.name}", err=True)
+    return 0
+
+
+def _episode(given: dict[str, Any]) -> int:
+    import secrets
+
+    from gymctl import agents, recipe
+
+    source = recipe.load(given["recipe"])
+    task = recipe.load_task(source.directory, given["task"])
+    name = given["name"] or (f"{source.recipe.name}-{secrets.token_hex(3)}" if given["remove"] else None)
+    judge = shlex.split(given["judge"]) if given["judge"] else None
+    order = agents.Order(task, given["agent"], given["timeout"] or task.timeout, judge, keep=not given["remove"])
+    with ui.telling() as told:
+        episode = agents.run(_request(given, name), order, told, _quiet if given["as_json"] else _show)
+    if given["as_json"]:
+        ui.print_json(episode.json())
+    else:
+        for note in episode.instance.notes:
+            ui.note(note)
+        _show_end(episode)
+    return episode.verdict.exit_code
+
+
+def _quiet(action: Any, outcome: Any) -> None:
+    """With --json nothing but the document is printed."""
+
+
+def _show(action: Any, outcome: Any) -> None:
+    import json
+
+    from gymctl.errors import GymctlError
+    from gymctl.wire import printable
+
+    args = printable(json.dumps(action.args, ensure_ascii=False))
+    answer = f"{ui.mark(False)} {outcome.message}" if isinstance(outcome, GymctlError) else f"{ui.mark(True)} {outcome.elapsed * 1000:.0f} ms"
+    click.echo(f"  {action.name} {args[:100]}{'…' if len(args) > 100 else ''}  {answer}")
+
+
+def _show_end(episode: Any) -> None:
+    from gymctl.cli.verify import show
+
+    agent = episode.agent
+    if agent["timed_out"]:
+        ui.warn("the agent ran out of time")
+    elif agent["exit"]:
+        ui.warn(f"the agent ended with exit code {agent['exit']}; what it printed: {episode.directory / 'agent.log'}")
+    click.echo(f"{episode.steps} steps; files: {episode.directory}")
+    show(episode.verdict)

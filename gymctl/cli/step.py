@@ -1,0 +1,80 @@
+"""gymctl step: act."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import click
+
+from gymctl.cli import complete, ui
+from gymctl.errors import GymctlError, Unavailable, UsageError
+
+EPILOG = ui.examples(
+    "gymctl step agent-environment calendar_get_calendar_events",
+    "gymctl step agent-environment email_search query='from:ada' limit:=5",
+    """gymctl step agent-environment '{"action": "email_search", "args": {"query": "invoice"}}'""",
+    """echo '{"action": "email_search", "args": {"query": "invoice"}, "id": 1}' | gymctl step agent-environment --stdin""",
+)
+
+
+@click.command("step", epilog=EPILOG, context_settings={"ignore_unknown_options": True})
+@click.argument("name", shell_complete=complete.names)
+@click.argument("action", nargs=-1, type=click.UNPROCESSED, shell_complete=complete.actions)
+@click.option("--session", metavar="S", help="Another session than the instance's own.")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read actions as JSON lines and answer each with one.")
+@ui.json_option
+def command(name: str, action: tuple[str, ...], session: str | None, from_stdin: bool, as_json: bool) -> None:
+    """Do one action, ACTION [K=V | K:=JSON | JSON], and print what it brought; or many, with --stdin."""
+    from gymctl import session as sessions
+
+    if from_stdin == bool(action):
+        raise UsageError("give one ACTION, or --stdin", hint=f"`gymctl step {name} TAB` completes the tools")
+    with sessions.opened(name) as (instance, client):
+        if from_stdin:
+            _lines(instance, client, session)
+            return
+        observation = sessions.step(instance, client, sessions.parse_action(list(action)), session=session)
+    if as_json:
+        ui.print_json(observation.json())
+    else:
+        click.echo(_readable(observation.value))
+
+
+def _lines(instance: Any, client: Any, session: str | None) -> None:
+    """Actions as lines on stdin, an answer a line on stdout, until stdin ends; a failed action is an answer."""
+    from gymctl import agents
+    from gymctl import session as sessions
+
+    for line in sys.stdin.buffer:
+        if not line.strip():
+            continue
+        began, identity = time.monotonic(), None
+        try:
+            document = agents.read_line(line)
+            identity = document.get("id")
+            done: Any = sessions.step(instance, client, sessions.read_action(document), session=session)
+        except Unavailable as error:
+            raise sessions.explained(instance, error) from error
+        except GymctlError as error:
+            done = error
+        sys.stdout.buffer.write(agents.line_of(agents.answer_line(identity, done, time.monotonic() - began)))
+        sys.stdout.buffer.flush()
+
+
+def _readable(value: Any) -> str:
+    """Content blocks as text, JSON in them indented."""
+    from gymctl.wire import printable
+
+    blocks = value if isinstance(value, list) else [value]
+    texts = [b["text"] if isinstance(b, dict) and isinstance(b.get("text"), str) else json.dumps(b, ensure_ascii=False) for b in blocks]
+    return "\n".join(map(printable, map(_indented, texts)))
+
+
+def _indented(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text

@@ -1,0 +1,162 @@
+"""What people see: progress on stderr while something takes time, tables and colors on a terminal, JSON when asked. Only here: rich and tqdm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from gymctl.launch import Told
+
+QUIET_SECONDS = 0.5
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def examples(*lines: str) -> str:
+    """The epilog of a verb: its examples."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def print_json(document: Any) -> None:
+    """One document on stdout."""
+    click.echo(json.dumps(document, ensure_ascii=not _unicode()))
+
+
+def note(text: str) -> None:
+    """A remark on stderr."""
+    click.echo(f"note: {text}", err=True)
+
+
+def warn(text: str) -> None:
+    """A warning on stderr."""
+    click.echo(f"warning: {text}", err=True)
+
+
+def lively() -> bool:
+    """Whether stderr is a terminal that can redraw a line."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+
+
+def _unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+@contextlib.contextmanager
+def telling() -> Iterator[Told]:
+    """Where a verb tells its news. On a terminal one line that is redrawn and goes away; elsewhere a line a step once it takes longer than a second."""
+    teller = _Redrawn() if lively() else _Lines()
+    try:
+        yield Told(teller.step, teller.progress)
+    finally:
+        teller.close()
+
+
+class _Lines:
+    """News as lines, for logs: none in the first second, then each new step once."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._last = ""
+
+    def step(self, text: str) -> None:
+        if text != self._last and time.monotonic() - self._began > 1:
+            click.echo(f"{text} ...", err=True)
+            self._last = text
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        tenth = f" {done * 10 // total * 10}%" if total else ""
+        self.step(f"{what}{tenth}")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Redrawn:
+    """News on a terminal: rich's spinner for steps, tqdm's bar for bytes; neither is imported before half a second has passed."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._status: Any = None
+        self._bar: Any = None
+        self._what = ""
+
+    def step(self, text: str) -> None:
+        self._end_bar()
+        if self._status is None and time.monotonic() - self._began > QUIET_SECONDS:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status(text)
+            self._status.start()
+        if self._status is not None:
+            from rich.markup import escape
+
+            self._status.update(escape(text))
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        if self._what != what:
+            self._end_bar()
+            self._end_status()
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=total or None, desc=what, unit="B", unit_scale=True, unit_divisor=1024, leave=False, file=sys.stderr, delay=QUIET_SECONDS)
+            self._what = what
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        self._end_bar()
+        self._end_status()
+
+    def _end_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        self._bar, self._what = None, ""
+
+    def _end_status(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+        self._status = None
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table on stdout: aligned columns, bold heads on a terminal; never cut when it goes into a pipe."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        made.add_column(name, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else 100_000, no_color=None if terminal else True)
+    with console.capture() as captured:
+        console.print(made)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def size(count: int) -> str:
+    """Bytes for people: `12.3 MiB`."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def mark(outcome: bool | str | None) -> str:
+    """A colored word for yes, no and nobody knows."""
+    if outcome is True:
+        return click.style("ok", fg="green")
+    if outcome is False:
+        return click.style("FAILED", fg="red")
+    return click.style("not proven" if outcome is None else str(outcome), fg="yellow")

@@ -1,0 +1,87 @@
+"""gymctl verify: say whether the task was done."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gymctl.cli import complete, ui
+from gymctl.errors import NotFound, UsageError
+
+EPILOG = ui.examples(
+    "gymctl verify agent-environment",
+    "gymctl verify agent-environment --task move-standup",
+    "gymctl verify agent-environment --checks my-checks.yaml --json",
+    "gymctl verify agent-environment --task report --answer @answer.txt --judge 'python judge.py'",
+)
+
+
+@click.command("verify", epilog=EPILOG)
+@click.argument("name", shell_complete=complete.names)
+@click.option("--session", metavar="S", help="Another session than the instance's own.")
+@click.option("--task", metavar="T", help="The task whose checks count (default: the one it was reset to).", shell_complete=complete.tasks)
+@click.option("--checks", metavar="FILE", help="Checks of your own: YAML or JSON.", type=click.Path())
+@click.option("--answer", metavar="TEXT|@FILE", help="What the agent said at the end; claims are judged on it.")
+@click.option("--judge", metavar="CMD", help="Who judges claims: reads {claims, answer}, prints {verdicts}.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="S", help="How long the verifier may take.")
+@ui.json_option
+def command(
+    name: str, session: str | None, task: str | None, checks: str | None, answer: str | None, judge: str | None, timeout: float, as_json: bool
+) -> int:
+    """Say whether the task was done: exit 0 passed, 1 failed, 11 no verdict, 9 the checks themselves are faulty."""
+    from gymctl import session as sessions
+
+    if task and checks:
+        raise UsageError("give --task or --checks, not both")
+    with ui.telling() as told, sessions.opened(name) as (instance, client):
+        asked, claims, prompt = _asked(sessions, instance, task, checks)
+        told.step(f"verifying {name}")
+        verdict = sessions.verify(
+            instance, client, asked, claims,
+            session=session, answer=_answer(answer), judge=shlex.split(judge) if judge else None, prompt=prompt, timeout=timeout,
+        )  # fmt: skip
+    if as_json:
+        ui.print_json(verdict.json())
+    else:
+        show(verdict)
+    return verdict.exit_code
+
+
+def _asked(sessions: Any, instance: Any, task: str | None, checks: str | None) -> tuple[list[Any], list[str], str]:
+    if checks:
+        return (*sessions.load_checks(Path(checks)), "")
+    chosen = sessions.task_of(instance, task)
+    if chosen is None:
+        raise UsageError(f"{instance.name} was reset to no task", hint="name one with --task, or give --checks FILE")
+    return chosen.checks, chosen.claims, chosen.prompt
+
+
+def _answer(text: str | None) -> str | None:
+    if text is None or not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFound(f"cannot read the answer in {text[1:]}: {error}") from error
+
+
+def show(verdict: Any) -> None:
+    """The verdict for people: each check, what was found where one failed, then one word."""
+    from gymctl.wire import printable
+
+    for check in verdict.checks:
+        outcome = check.get("success")
+        click.echo(f"  {ui.mark(outcome)}  {printable(str(check.get('id') or check.get('claim')))}")
+        for fact in check.get("asserts", []) if outcome is False else []:
+            if isinstance(fact, dict) and fact.get("success") is False:
+                found, wanted = (printable(json.dumps(fact.get(k), ensure_ascii=False))[:120] for k in ("actual_value", "expected_value"))
+                click.echo(f"      found {found}, expected {fact.get('comparator')} {wanted}")
+    if verdict.verdict == "none":
+        click.echo(f"{click.style('NO VERDICT', fg='yellow', bold=True)}: {printable(verdict.reason['message'])}")
+    else:
+        color = "green" if verdict.verdict == "passed" else "red"
+        click.echo(f"{click.style(verdict.verdict.upper(), fg=color, bold=True)}  score {verdict.score:.2f}")

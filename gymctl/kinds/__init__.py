@@ -1,0 +1,1 @@
+"""Kinds: how one speaks to an environment once it runs."""

@@ -1,0 +1,36 @@
+"""The runners, isolated ones first: `--runner auto` takes the first that boots what an image offers and is usable here."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from gymctl.errors import NotFound, Unavailable
+
+BUILT_IN = {"docker": "gymctl.runners.docker", "local": "gymctl.runners.local"}
+GROUP = "gymctl.runners"
+
+
+def load(name: str) -> ModuleType:
+    """The module of a runner, built in or of another package; NotFound, Unavailable when it is broken."""
+    where = BUILT_IN.get(name)
+    if where is None:
+        from importlib import metadata  # costs 10 ms, and the built-in ones need it not
+
+        entry = next((e for e in metadata.entry_points(group=GROUP) if e.name == name), None)
+        if entry is None:
+            raise NotFound(f"no runner {name!r}", hint=f"known: {', '.join(available())}")
+        where = entry.value
+    try:
+        return importlib.import_module(where)
+    except ImportError as error:
+        raise Unavailable(f"the runner {name} cannot be loaded: {error}", hint=f"reinstall the package that brings {where}") from error
+
+
+def available() -> list[str]:
+    """Every runner's name, in the order they are tried."""
+    from importlib import metadata
+
+    others = sorted(e.name for e in metadata.entry_points(group=GROUP) if e.name not in BUILT_IN)
+    return [*BUILT_IN, *others]
+

@@ -1,0 +1,269 @@
+"""reset, step and verify an instance, each a line in its episode.jsonl."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gymctl import instances, marked, proc, recipe, wire
+from gymctl.episode import Action, Json, Observation, Verdict, no_verdict, score
+from gymctl.errors import EnvError, GymctlError, NotFound, NoVerdict, StartError, Unavailable, UsageError
+from gymctl.instances import Instance
+from gymctl.recipe import Task
+
+JUDGE_TIMEOUT = 120.0
+VERIFY_TIMEOUT = 60.0
+COVERAGE = 0.75
+FULFILLMENT = {"fulfilled": 1.0, "partially": 0.5, "partially_fulfilled": 0.5, "not": 0.0, "not_fulfilled": 0.0}
+
+
+@contextlib.contextmanager
+def opened(name: str) -> Iterator[tuple[Instance, wire.Client]]:
+    """An instance, held against being stopped, and a connection to it."""
+    with instances.locked(name):
+        instance = instances.get(name)
+        if not instance.url:
+            raise Unavailable(f"{name} was never started", hint=f"`gymctl stop {name}` removes it")
+        client = wire.Client(instance.url, name=name)
+        try:
+            yield instance, client
+        except Unavailable as error:
+            raise explained(instance, error) from error
+        finally:
+            client.close()
+
+
+def explained(instance: Instance, error: Unavailable) -> Unavailable:
+    """The same failure to reach it, with what the host says of it."""
+    if instance.handle is None:
+        return error
+    status = instance.module().status(instance.handle)
+    if status.state == "running":
+        return error
+    code = f" with exit code {status.exit_code}" if status.exit_code is not None else ""
+    limit = f": {status.detail}" if status.oom else ""
+    hint = f"`gymctl logs {instance.name}` shows why; `gymctl run {instance.recipe} --replace` starts it again"
+    return Unavailable(f"{instance.name} is no longer running ({status.state}{code}{limit})", hint=hint)
+
+
+def task_of(instance: Instance, name: str | None) -> Task | None:
+    """The task by id or path; without a name the one the instance was reset to."""
+    chosen = name or instance.task
+    return recipe.load_task(Path(instance.source), chosen) if chosen else None
+
+
+def reset(
+    instance: Instance, client: wire.Client, *, session: str | None = None, state: str | None = None, task: Task | None = None, seed: int | None = None
+) -> Json:
+    """Put a session into the first state of a universe (or pack) or task: {session, state, form, checkpoint, servers}."""
+    chosen = session or instance.session
+    wanted = state or (task and (task.reset.universe or task.reset.pack)) or None
+    seed = seed if seed is not None else task.reset.seed if task else None
+    tools = task.enabled_tools if task else None
+    answer = instances.kind(instance.kind).reset(client, chosen, state=wanted, tools=tools, seed=seed)
+    reached = answer.get("universe_id") or answer.get("dataPack") or wanted
+    document = {"session": chosen, "state": reached, "form": "fresh", "checkpoint": None, "contents": answer.get("servers") or answer.get("loadSummary") or {}}
+    if chosen == instance.session:
+        instance.task, instance.universe, instance.seed = (task.id if task else None), reached, seed
+        instance.save()
+    instances.append(instance.name, {"type": "reset", **document, "task": task.id if task else None, "seed": seed, "generation": answer.get("generation")})
+    return document
+
+
+def step(instance: Instance, client: wire.Client, action: Action, *, session: str | None = None) -> Observation:
+    """Do one action; the line in episode.jsonl is written whether it worked or not."""
+    chosen = session or instance.session
+    line: Json = {"type": "step", "session": chosen, "action": action.name, "args": action.args}
+    try:
+        observation: Observation = instances.kind(instance.kind).step(client, chosen, action)
+    except GymctlError as error:
+        instances.append(instance.name, {**line, "error": {"type": type(error).__name__, "message": error.message}})
+        raise
+    instances.append(instance.name, {**line, "observation": observation.value, "elapsed": round(observation.elapsed, 6)})
+    return observation
+
+
+def tools(instance: Instance, client: wire.Client, session: str | None = None) -> list[Json]:
+    """What can be done in a session."""
+    listed: list[Json] = instances.kind(instance.kind).tools(client, session or instance.session)
+    return listed
+
+
+def load_checks(path: Path) -> tuple[list[Json], list[str]]:
+    """(checks, claims) of a checks file: a YAML or JSON list of checks, or a mapping with `checks` and `claims` (a task file too)."""
+    if not path.is_file():
+        raise NotFound(f"no checks file {path}")
+    text = path.read_text(encoding="utf-8", errors="strict") if path.stat().st_size < marked.MAX_BYTES else ""
+    if text.lstrip().startswith(("[", "- ")):
+        text = "checks:\n" + "\n".join(f"  {line}" for line in text.splitlines())
+    data = marked.Document(path, text).data
+    checks, claims = data.get("checks", []), data.get("claims", [])
+    if not isinstance(checks, list) or not all(isinstance(c, dict) for c in checks) or not isinstance(claims, list):
+        raise EnvError(f"{path}: `checks` must be a list of mappings and `claims` a list of texts")
+    if not checks and not claims:
+        raise EnvError(f"{path} holds no checks and no claims")
+    return checks, [str(c) for c in claims]
+
+
+def verify(
+    instance: Instance, client: wire.Client, checks: list[Json], claims: list[str], *,
+    session: str | None = None, answer: str | None = None, judge: list[str] | None = None, prompt: str = "", timeout: float = VERIFY_TIMEOUT,
+) -> Verdict:  # fmt: skip
+    """Was it done? passed, failed, or none with the reason. EnvError when the checks themselves are faulty."""
+    chosen = session or instance.session
+    verdict = _state_verdict(instance, client, chosen, checks, timeout) if checks else Verdict("passed", 1.0)
+    if claims and verdict.verdict == "passed":
+        verdict = _judged(verdict, claims, answer, judge, prompt, timeout)
+    instances.append(instance.name, {"type": "verify", "session": chosen, "answer": answer, **verdict.json()})
+    return verdict
+
+
+def _state_verdict(instance: Instance, client: wire.Client, session: str, checks: list[Json], timeout: float) -> Verdict:
+    try:
+        reply = instances.kind(instance.kind).verify(client, session, checks, timeout)
+    except Unavailable as error:
+        return no_verdict("verifier_unreachable", error.message)
+    if reply.status >= 500:
+        told = wire.error_of(reply, instance.name)
+        return no_verdict(told.type if isinstance(told, EnvError) and told.type else "ExecutionError", told.message)
+    if reply.status >= 400:
+        raise wire.error_of(reply, instance.name)
+    try:
+        return read_reply(reply.json(), len(checks))
+    except (ValueError, EnvError) as error:
+        return no_verdict("garbled_answer", str(error))
+
+
+def read_reply(answer: Any, expected: int) -> Verdict:
+    """A verifier's answer as a verdict; ValueError for anything that is not exactly one."""
+    if not isinstance(answer, dict):
+        raise ValueError(f"the verifier answered {type(answer).__name__} instead of an object")
+    if not wire.finite(answer):
+        raise ValueError("the verifier's answer holds NaN or an infinity")
+    given = [score(answer[k]) for k in ("score", "reward", "evaluation_score") if k in answer]
+    listed = answer.get("verifiers")
+    if not isinstance(listed, list) or len(listed) != expected or not all(isinstance(v, dict) for v in listed):
+        raise ValueError(f"the verifier was asked {expected} checks and answered {len(listed) if isinstance(listed, list) else 'none'}")
+    outcomes = [_outcome(v.get("success")) for v in listed]
+    if _outcome(answer.get("success")) != _together(outcomes):
+        raise ValueError(f"the verifier says success is {answer.get('success')!r}, and its checks say {_together(outcomes)!r}")
+    if "PENDING" in outcomes and False not in outcomes:
+        return no_verdict("pending", f"{outcomes.count('PENDING')} checks wait for a judge", listed)
+    share = given[0] if given else sum(o is True for o in outcomes) / expected
+    return Verdict("passed" if all(o is True for o in outcomes) else "failed", share, listed)
+
+
+def _outcome(value: Any) -> bool | str:
+    if value is True or value is False or value == "PENDING":
+        return value if isinstance(value, str) else bool(value)
+    raise ValueError(f"success must be true, false or PENDING, got {value!r}")
+
+
+def _together(outcomes: list[bool | str]) -> bool | str:
+    return False if False in outcomes else "PENDING" if "PENDING" in outcomes else True
+
+
+def _judged(verdict: Verdict, claims: list[str], answer: str | None, judge: list[str] | None, prompt: str, timeout: float) -> Verdict:
+    """Complete a verdict with the judge's word on each claim."""
+    if judge is None:
+        pending = [{"id": f"claim-{n}", "claim": claim, "success": "PENDING"} for n, claim in enumerate(claims, 1)]
+        return no_verdict("pending", f"{len(claims)} claims wait for a judge: --judge CMD", [*verdict.checks, *pending])
+    try:
+        grades = _ask_judge(judge, {"claims": claims, "answer": answer, "prompt": prompt}, min(timeout, JUDGE_TIMEOUT))
+    except (ValueError, NoVerdict) as error:
+        return no_verdict("judge_failed", str(error), verdict.checks)
+    except (StartError, Unavailable) as error:
+        return no_verdict("judge_failed", error.message, verdict.checks)
+    coverage = sum(grades) / len(grades)
+    rows = [{"id": f"claim-{n}", "claim": claim, "success": grade == 1, "score": grade} for n, (claim, grade) in enumerate(zip(claims, grades, strict=True), 1)]
+    total = (len(verdict.checks) + sum(grades)) / (len(verdict.checks) + len(grades))
+    return Verdict("passed" if coverage >= COVERAGE else "failed", total, [*verdict.checks, *rows])
+
+
+def _ask_judge(argv: list[str], question: Json, timeout: float) -> list[float]:
+    """The judge's grade of each claim, 0 to 1, in order; ValueError for garbage, NoVerdict for a crash or a time-out."""
+    import os
+
+    done = proc.run(argv, timeout=timeout, env=os.environ, input=json.dumps(question))
+    if done.timed_out:
+        raise NoVerdict(f"the judge did not answer within {timeout:g} s")
+    if done.code:
+        raise NoVerdict(f"the judge ended with exit code {done.code}: {wire.printable(done.stderr.strip()[-300:])}")
+    try:
+        verdicts = json.loads(done.stdout)["verdicts"]
+    except (ValueError, TypeError, KeyError):
+        raise ValueError('the judge must print {"verdicts": [...]}, one a claim') from None
+    if not isinstance(verdicts, list) or len(verdicts) != len(question["claims"]):
+        raise ValueError(f"the judge must print {len(question['claims'])} verdicts")
+    return [_grade(v) for v in verdicts]
+
+
+def _grade(verdict: Any) -> float:
+    value = verdict.get("verdict", verdict.get("score")) if isinstance(verdict, dict) else verdict
+    if isinstance(value, str):
+        if value.lower() not in FULFILLMENT:
+            raise ValueError(f"a claim is {', '.join(FULFILLMENT)}, not {value!r}")
+        return FULFILLMENT[value.lower()]
+    return score(value)
+
+
+def parse_action(words: list[str]) -> Action:
+    """`NAME k=v k:=json`, `NAME {json}` or `{"action": ..., "args": ...}` as an action; UsageError."""
+    head, *rest = words
+    if head.lstrip().startswith("{"):
+        return read_action(_json_object(head))
+    if len(rest) == 1 and rest[0].lstrip().startswith("{"):
+        return Action(head, _json_object(rest[0]))
+    args: Json = {}
+    for word in rest:
+        name, sign, value = word.partition("=")
+        if not sign or not name:
+            raise UsageError(f"{word!r} is no argument", hint="write key=text, key:=JSON, or one JSON object")
+        if name.endswith(":"):
+            args[name[:-1]] = _json(value, word)
+        else:
+            args[name] = value
+    return Action(head, args)
+
+
+def read_action(document: Any) -> Action:
+    """{action, args?, id?} (also tool, name; tool_args, arguments) as an action; UsageError says what is wrong."""
+    if not isinstance(document, dict):
+        raise UsageError(f"an action is a JSON object, not {type(document).__name__}", hint='{"action": "email_send", "args": {...}}')
+    name: Any = next((document[k] for k in ("action", "tool", "tool_name") if k in document), None)
+    args: Any = next((document[k] for k in ("args", "arguments", "tool_args") if k in document), {})
+    if not isinstance(name, str) or not name:
+        raise UsageError("an action needs the field `action`, a text", hint='{"action": "email_send", "args": {...}}')
+    if not isinstance(args, dict):
+        raise UsageError("`args` must be an object")
+    identity = document.get("id")
+    if identity is not None and (isinstance(identity, bool) or not isinstance(identity, str | int)):
+        raise UsageError("`id` must be a text or a whole number")
+    return Action(name, args, identity)
+
+
+def _json_object(text: str) -> Json:
+    value = _json(text, text)
+    if not isinstance(value, dict):
+        raise UsageError("the arguments must be one JSON object")
+    return value
+
+
+def _json(text: str, word: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise UsageError(f"{word[:80]!r} is not JSON: {error}") from error
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
+def seeded(seed: int | None) -> random.Random:
+    """The source of every random choice of an episode."""
+    return random.Random(0 if seed is None else seed)  # noqa: S311  (an agent's choices, no secrets)

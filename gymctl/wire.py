@@ -1,0 +1,163 @@
+"""How gymctl talks to an instance: http.client over one kept connection, no proxy, and the only polling loop."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import select
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from gymctl import __version__
+from gymctl.errors import EnvError, GymctlError, NotFound, StartError, Unavailable
+
+MAX_ANSWER = 256 << 20
+CALLER = f"gymctl/{__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: status, headers (lower-case names), body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """The body as JSON (NaN and infinities included, for the reader to refuse); EnvError when it is none."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            shown = self.body[:80].decode("utf-8", "replace")
+            raise EnvError(f"the environment answered {self.status} with something that is not JSON: {printable(shown)!r}") from error
+
+
+class Client:
+    """One connection to an instance. A request is sent once: a connection the other side has closed is noticed before sending."""
+
+    def __init__(self, url: str, *, name: str = "", headers: dict[str, str] | None = None) -> None:
+        parts = urlsplit(url)
+        self.host, self.port = parts.hostname or "127.0.0.1", parts.port or 80
+        self.name = name
+        self.headers = {"Accept": "application/json", "Accept-Encoding": "identity", "X-Caller": CALLER, **(headers or {})}
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    def call(self, path: str, document: Any = None, *, timeout: float = 60, method: str | None = None) -> Any:
+        """POST a JSON document (GET without one) and return the JSON answered; the environment's errors as ours."""
+        reply = self.send(method or ("GET" if document is None else "POST"), path, document, timeout=timeout)
+        if reply.status >= 400:
+            raise error_of(reply, self.name)
+        return reply.json()
+
+    def send(self, method: str, path: str, document: Any = None, *, timeout: float = 60) -> Reply:
+        """One request, whatever it answers; Unavailable when nothing does."""
+        body = None if document is None else json.dumps(document, allow_nan=False).encode()
+        headers = self.headers if body is None else {**self.headers, "Content-Type": "application/json"}
+        connection = self._ready(timeout)
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            reply = Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read(MAX_ANSWER))
+            if not answer.isclosed():
+                self.close()
+                raise EnvError(f"the answer to {path} is larger than {MAX_ANSWER >> 20} MiB")
+            return reply
+        except TimeoutError as error:
+            self.close()
+            raise Unavailable(f"{self._address()} did not answer {path} within {timeout:g} s", hint=self._hint("logs")) from error
+        except (http.client.HTTPException, OSError) as error:
+            self.close()
+            raise Unavailable(f"{self._address()} broke the connection during {path}: {error or type(error).__name__}", hint=self._hint("logs")) from error
+
+    def _ready(self, timeout: float) -> http.client.HTTPConnection:
+        """The kept connection, or a new one when it is gone; Unavailable apart for refused and no answer."""
+        kept = self._connection
+        if kept and kept.sock and not select.select([kept.sock], [], [], 0)[0]:
+            kept.sock.settimeout(timeout)
+            return kept
+        self.close()
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        try:
+            connection.connect()
+        except TimeoutError as error:
+            hint = "a firewall may drop the packets; DOCKER_HOST may name another machine"
+            raise Unavailable(f"{self._address()} did not take the connection within {timeout:g} s", hint=hint) from error
+        except OSError as error:
+            raise Unavailable(f"nothing listens at {self._address()}: not running, or its port is not published", hint=self._hint("ps")) from error
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = connection
+        return connection
+
+    def _address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def _hint(self, verb: str) -> str:
+        name = self.name or "NAME"
+        return f"`gymctl logs {name}` shows what it printed" if verb == "logs" else "`gymctl ps` shows what runs, `gymctl run` starts it"
+
+
+def error_of(reply: Reply, name: str) -> GymctlError:
+    """An error answer as one of ours: 404 is NotFound, the rest EnvError with the environment's own words."""
+    try:
+        document = json.loads(reply.body)
+    except ValueError:
+        document = {}
+    document = document if isinstance(document, dict) else {}
+    error = document.get("error")
+    told = error if isinstance(error, dict) else {}
+    message = printable(str(told.get("message") or document.get("detail") or error or f"HTTP {reply.status}"))
+    hint = printable(str(told.get("hint") or ""))
+    if reply.status == 404 and told:
+        return NotFound(message, hint=hint)
+    if reply.status >= 500 and not hint:
+        hint = f"`gymctl logs {name or 'NAME'}` shows what it printed"
+    return EnvError(message, hint=hint, type=str(told.get("type") or ""), status=reply.status)
+
+
+def wait(client: Client, path: str, timeout: float, alive: Callable[[], str], told: Callable[[str], None] = lambda text: None) -> None:
+    """Poll `path` until it answers 200. `alive()` gives "" or why it can no more: StartError at once; at the deadline too."""
+    deadline = time.monotonic() + timeout
+    pause, next_look, last = 0.002, time.monotonic() + 0.1, "nothing listens yet"
+    while True:
+        try:
+            reply = client.send("GET", path, timeout=max(0.1, min(5.0, deadline - time.monotonic())))
+            if reply.status == 200:
+                return
+            last = f"{path} answers {reply.status}: {printable(reply.body[:200].decode('utf-8', 'replace'))}"
+        except Unavailable as error:
+            last = error.message
+        now = time.monotonic()
+        if now >= next_look and (why := alive()):
+            raise StartError(why)
+        if now > deadline:
+            raise StartError(f"not ready after {timeout:g} s: {last}", hint=f"`gymctl logs {client.name}` shows what it printed; ready.timeout in the recipe")
+        if now >= next_look:
+            told(last)
+            next_look = now + 0.1
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.05)
+
+
+def printable(text: str) -> str:
+    """Text from an environment without anything a terminal would obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def finite(value: Any) -> bool:
+    """Whether a JSON value holds no NaN and no infinity."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(finite, value.values()))
+    return not isinstance(value, list) or all(map(finite, value))
