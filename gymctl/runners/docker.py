@@ -1,0 +1,357 @@
+"""Runner `docker`: a container on a Docker engine, published on 127.0.0.1; without a network of its own choice it cannot get out."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from gymctl import paths, proc
+from gymctl.errors import Conflict, StartError, Unavailable, UsageError
+from gymctl.proc import Result
+from gymctl.runner import Handle, Need, Option, Plan, Spec, Status
+from gymctl.runners import docker_engine as engine
+from gymctl.runners import docker_exec
+from gymctl.runners.docker_images import build, has, load, output, pull, save
+from gymctl.runners.docker_probe import doctor
+
+if TYPE_CHECKING:
+    from docker.api.client import APIClient
+
+__all__ = ["SPEC", "build", "doctor", "exec", "find", "has", "load", "logs", "output", "pull", "save", "start", "status", "stop", "tidy"]
+
+LABEL = "gymctl.label"
+SPEC = Spec(
+    name="docker",
+    summary="A container on a Docker engine",
+    guests=("linux",),
+    formats=("oci",),
+    hosts=("linux", "darwin"),
+    needs=(Need("Docker Engine 20.10 or newer", engine.INSTALL),),
+    options=(
+        Option("memory", str, "memory limit, swap included: 512m, 2g"),
+        Option("cpus", float, "how many CPUs at most: 0.5, 2"),
+        Option("pids", int, "how many processes and threads at most"),
+        Option("network", str, "true: may reach the network; false: may not; or the name of a network of the engine"),
+        Option("shm_size", str, "size of /dev/shm: 64m, 1g"),
+    ),
+    isolated=True,
+    notes=(
+        "Without `network` a container sits on a bridge of ours: no address translation, no name server, packets die at this machine, "
+        "other containers are out of reach; ports that this machine opens on all its addresses are not. The bridge stays until `gymctl cache gc`."
+    ),
+)
+PORT_TAKEN = ("port is already allocated", "address already in use")
+LAST_LINES = 5
+
+
+class _PortTaken(Exception):
+    """The engine's own race, or a port that somebody else holds."""
+
+
+def start(plan: Plan, /) -> Handle:
+    """Create and start a container, read its port back: {container, url, ports, image, notes}. StartError, Conflict, UsageError, Unavailable."""
+    api = engine.client()
+    notes: list[str] = []
+    for host_port in _choices(plan, notes):
+        container = _create(api, plan, host_port)
+        try:
+            _begin(api, plan, container)
+            return _handle(api, plan, container, notes)
+        except _PortTaken:
+            _remove(api, container)
+            if plan.host_port:
+                raise _port_conflict(api, plan.host_port) from None
+        except BaseException:
+            _remove(api, container)
+            raise
+    raise StartError("the engine found no free port on 127.0.0.1 in two tries", hint="is the range of local ports used up? `gymctl ps --all` shows what runs")
+
+
+def _choices(plan: Plan, notes: list[str]) -> Iterator[int]:
+    """The host ports to try, one after the other; 0 is the engine's choice, and its own race deserves a second try."""
+    if plan.host_port:
+        yield plan.host_port
+        return
+    if plan.host_port is None:
+        if _free(plan.port):
+            yield plan.port
+        notes.append(f"port {plan.port} is taken, so another was chosen")
+    yield 0
+    yield 0
+
+
+def _free(port: int) -> bool:
+    """Whether nobody here holds a port; a try at the engine, which costs a container, tells it for certain."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.errno == errno.EACCES  # below 1024 only the engine may
+    return True
+
+
+def _port_conflict(api: APIClient, port: int) -> Conflict:
+    for row in _containers(api):
+        if any(p.get("PublicPort") == port for p in row.get("Ports") or ()):
+            state_id, _, name = row["Labels"].get(LABEL, "").partition("/")
+            shown = row["Names"][0].lstrip("/") if row["Names"] else row["Id"][:12]
+            ours = f"the instance {name}" + ("" if state_id == paths.state_id() else f" of another state directory ({state_id})")
+            holder = ours if name else f"the container {shown}"
+            break
+    else:
+        holder = proc.listener(port) or "another process"
+    return Conflict(f"port {port} is taken by {holder}", hint="`--port 0` takes any free one")
+
+
+def _create(api: APIClient, plan: Plan, host_port: int) -> str:
+    from docker.errors import APIError, ImageNotFound
+
+    port = f"{plan.port}/tcp"
+    name = _container_name(plan.label)
+    try:
+        with engine.failures(f"creating the container of {plan.name}"):
+            try:
+                made = api.create_container(
+                    plan.image.get("digest") or plan.image["ref"], name=name, detach=True, environment={**plan.env, **plan.secrets}, labels={LABEL: plan.label},
+                    ports=[(plan.port, "tcp")], host_config=api.create_host_config(port_bindings={port: ("127.0.0.1", host_port or None)}, **_limits(plan)),
+                )  # fmt: skip
+            except ImageNotFound as error:
+                raise StartError(f"the engine has no image {plan.image['ref']}", hint="`gymctl load FILE.tar`") from error
+            except APIError as error:
+                if error.status_code == 409 and "is already in use" in engine.reason(error):
+                    raise _name_conflict(api, name, plan) from error
+                raise
+    except (Conflict, UsageError):
+        raise
+    except BaseException:  # interrupted while the engine was at work: it may be there, and nobody knows its id
+        _remove_named(api, name, plan.label)
+        raise
+    return str(made["Id"])
+
+
+def _container_name(label: str) -> str:
+    return f"gymctl-{label.replace('/', '-')}"
+
+
+def _limits(plan: Plan) -> dict[str, Any]:
+    given = plan.options
+    memory = _bytes("memory", given["memory"]) if given.get("memory") else int((plan.mem_gb or 0) * 2**30)
+    cpus = float(given.get("cpus") or plan.cpus or 0)
+    limits: dict[str, Any] = {"log_config": {"Type": "json-file", "Config": {"max-size": "20m", "max-file": "2"}}, **_network(plan)}
+    if memory:
+        limits |= {"mem_limit": memory, "memswap_limit": memory}
+    if cpus:
+        limits["nano_cpus"] = int(cpus * 1e9)
+    if given.get("pids"):
+        limits["pids_limit"] = int(given["pids"])
+    if given.get("shm_size"):
+        limits["shm_size"] = _bytes("shm_size", given["shm_size"])
+    return limits
+
+
+def _bytes(name: str, text: str) -> int:
+    from docker.errors import DockerException
+    from docker.utils import parse_bytes
+
+    try:
+        return int(parse_bytes(text))
+    except (DockerException, ValueError) as error:
+        raise UsageError(f"--opt {name}={text}: expected a size", hint="for example 512m or 2g") from error
+
+
+def _network(plan: Plan) -> dict[str, Any]:
+    """On our closed bridge packets get a time to live of one hop (they die at this machine, at once and not after a time-out) and no name server."""
+    chosen = str(plan.options.get("network", plan.network))
+    if chosen.lower() in ("true", "yes", "on"):
+        return {"network_mode": "bridge"}
+    if chosen.lower() in ("false", "no", "off"):
+        return {"network_mode": _closed_network(), "sysctls": {"net.ipv4.ip_default_ttl": "1"}, "dns": ["127.0.0.1"]}
+    return {"network_mode": chosen}
+
+
+def _closed_network() -> str:
+    return f"gymctl-{paths.state_id()}"
+
+
+def _begin(api: APIClient, plan: Plan, container: str) -> None:
+    from docker.errors import APIError, NotFound
+
+    with engine.failures(f"starting the container of {plan.name}"):
+        try:
+            api.start(container)
+        except NotFound as error:
+            if f"network {_closed_network()} not found" not in engine.reason(error):
+                raise
+            _make_closed_network(api)
+            _begin(api, plan, container)
+        except APIError as error:
+            if any(sign in engine.reason(error) for sign in PORT_TAKEN):
+                raise _PortTaken from error
+            raise
+
+
+def _make_closed_network(api: APIClient) -> None:
+    from docker.errors import APIError
+
+    name, bridge = _closed_network(), "com.docker.network.bridge"
+    options = {f"{bridge}.name": f"gym-{paths.state_id()[:11]}", f"{bridge}.enable_ip_masquerade": "false", f"{bridge}.enable_icc": "false"}
+    try:
+        api.create_network(name, driver="bridge", options=options, labels={LABEL: f"{paths.state_id()}/"})
+    except APIError as error:
+        if "networks have same bridge name" in engine.reason(error) or error.status_code == 409:
+            return  # another gymctl was first: the bridge's name lets only one of them win
+        hint = "`--opt network=true` starts it with a network, and it can then reach whatever this machine reaches"
+        raise Unavailable(f"cannot make a network without a way out: {engine.reason(error)}", hint=hint) from error
+
+
+def _handle(api: APIClient, plan: Plan, container: str, notes: list[str]) -> Handle:
+    with engine.failures(f"reading the port of {plan.name}"):
+        info = api.inspect_container(container)
+    bound = (info["NetworkSettings"]["Ports"] or {}).get(f"{plan.port}/tcp")
+    if not bound:
+        status_now = _status(api, info)
+        if status_now.state == "running":
+            raise StartError(f"the engine did not publish port {plan.port}", hint="is it a network that cannot publish? try `--opt network=true`")
+        raise StartError(f"{plan.name} ended at once with exit code {status_now.exit_code}: {status_now.detail or 'it printed nothing'}")
+    port = int(bound[0]["HostPort"])
+    if plan.host_port is not None or port == plan.port:
+        notes = [note for note in notes if not note.endswith("another was chosen")]
+    if engine.host().startswith(("tcp://", "ssh://")):
+        notes = [*notes, f"the engine is at {engine.host()}: 127.0.0.1:{port} is an address of that machine"]
+    return {"container": container, "url": f"http://127.0.0.1:{port}", "ports": {str(plan.port): port}, "image": info["Image"], "notes": notes}
+
+
+def _name_conflict(api: APIClient, name: str, plan: Plan) -> Conflict:
+    info = api.inspect_container(name)
+    owner = (info["Config"]["Labels"] or {}).get(LABEL)
+    age = datetime.now().astimezone() - datetime.fromisoformat(info["Created"][:19] + "+00:00")
+    what = f"the container {name} is there already ({info['State']['Status']}, made {str(age).partition('.')[0]} ago"
+    if owner == plan.label:
+        return Conflict(f"{what}, by gymctl for {owner})", hint=f"`--replace` removes it first; `gymctl stop {plan.name}` removes it now")
+    return Conflict(f"{what}, not by this gymctl), and it is left alone", hint="`--name` takes another name")
+
+
+def status(handle: Handle, /) -> Status:
+    """What the engine says of it: gone, running or exited with its code, the limit it hit or its last lines. Unavailable without an engine."""
+    from docker.errors import NotFound
+
+    api = engine.client()
+    with engine.failures("asking for the container's state"):
+        try:
+            return _status(api, api.inspect_container(handle["container"]))
+        except NotFound:
+            return Status("gone")
+
+
+def _status(api: APIClient, info: dict[str, Any]) -> Status:
+    state, restarts = info["State"], info.get("RestartCount", 0)
+    if state["Status"] in ("running", "paused", "restarting"):
+        return Status("running", None, state["OOMKilled"], restarts, _unhealthy(state))
+    if state["Status"] == "created":
+        return Status("exited", None, detail=state["Error"] or "made and never started")
+    return Status("exited", state["ExitCode"], state["OOMKilled"], restarts, _why(api, info))
+
+
+def _unhealthy(state: dict[str, Any]) -> str:
+    health = state.get("Health") or {}
+    if health.get("Status") != "unhealthy":
+        return ""
+    last = (health.get("Log") or [{}])[-1]
+    return f"unhealthy: {str(last.get('Output', '')).strip()[:200]}"
+
+
+def _why(api: APIClient, info: dict[str, Any]) -> str:
+    if info["State"]["OOMKilled"]:
+        limit = info["HostConfig"]["Memory"]
+        if limit:
+            return f"it hit its memory limit of {limit // 2**20} MiB; `--opt memory={max(1, -(-limit * 2 // 2**20))}m` gives it twice that"
+        return "this machine ran out of memory"
+    lines = list(_log_lines(api, info["Id"], LAST_LINES))
+    return info["State"]["Error"] or "; ".join(line.strip() for line in lines if line.strip())
+
+
+def exec(handle: Handle, argv: list[str], /, *, input: str | None = None, timeout: float = 60) -> Result:
+    """Run a command in the container (which needs a `sh`); at the deadline it is killed in there. NotFound, EnvError."""
+    return docker_exec.run(handle["container"], argv, input, timeout)
+
+
+def stop(handle: Handle, /) -> None:
+    """Remove the container, running or not; idempotent."""
+    if handle.get("container"):
+        _remove(engine.client(), handle["container"])
+
+
+def _remove(api: APIClient, container: str) -> None:
+    from docker.errors import APIError, NotFound
+
+    with engine.failures("removing a container"), contextlib.suppress(NotFound):
+        try:
+            api.remove_container(container, v=True, force=True)
+        except APIError as error:
+            if error.status_code != 409 or "already in progress" not in engine.reason(error):
+                raise
+            api.wait(container, timeout=60, condition="removed")
+
+
+def _remove_named(api: APIClient, name: str, label: str) -> None:
+    """Remove a container by name, if it carries this very label."""
+    for row in _containers(api):
+        if f"/{name}" in row["Names"] and row["Labels"].get(LABEL) == label:
+            _remove(api, row["Id"])
+
+
+def _containers(api: APIClient, **filters: str) -> list[dict[str, Any]]:
+    with engine.failures("listing containers"):
+        rows: list[dict[str, Any]] = api.containers(all=True, filters=filters)
+    return rows
+
+
+def find() -> dict[str, Handle]:
+    """Our containers by label, running or not; Unavailable when the engine cannot be asked."""
+    prefix = f"{paths.state_id()}/"
+    found: dict[str, Handle] = {}
+    for row in _containers(engine.client(), label=LABEL):
+        label = row["Labels"].get(LABEL, "")
+        if label.startswith(prefix):
+            ports = {str(p["PrivatePort"]): p["PublicPort"] for p in row.get("Ports") or () if p.get("PublicPort")}
+            url = next((f"http://127.0.0.1:{port}" for port in ports.values()), "")
+            found[label] = {"container": row["Id"], "url": url, "ports": ports, "image": row["ImageID"], "notes": []}
+    return found
+
+
+def tidy() -> list[str]:
+    """Remove our network when no container uses it; what went, by name."""
+    from docker.errors import APIError
+
+    api, name = engine.client(), _closed_network()
+    with engine.failures("removing our network"):
+        try:
+            api.remove_network(name)
+        except APIError as error:
+            if error.status_code in (403, 404, 409):  # in use, or not there
+                return []
+            raise
+    return [f"network {name}"]
+
+
+def logs(handle: Handle, /) -> Iterator[str]:
+    """The lines it printed so far, both outputs, oldest first; none for one that is gone."""
+    from docker.errors import NotFound
+
+    api = engine.client()
+    with engine.failures("reading the container's output"), contextlib.suppress(NotFound):
+        yield from _log_lines(api, handle["container"], "all")
+
+
+def _log_lines(api: APIClient, container: str, tail: int | Literal["all"]) -> Iterator[str]:
+    rest = b""
+    for chunk in api.logs(container, stdout=True, stderr=True, stream=True, follow=False, tail=tail):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode("utf-8", "replace") + "\n" for line in lines)
+    if rest:
+        yield rest.decode("utf-8", "replace")
