@@ -21,6 +21,7 @@ from gymctl.recipe import Task
 
 BUILT_IN = ("oracle", "noop", "random")
 RANDOM_STEPS = 20
+CONTROL_CALLS = ("reset", "create", "verifier", "state", "show-data")
 ARBITRARY: dict[str, list[Any]] = {
     "boolean": [True, False],
     "null": [None],
@@ -59,7 +60,7 @@ def run(request: launch.Request, order: Order, told: launch.Told, shown: Callabl
     """Start, reset, let the agent act, verify, stop (unless it is kept), write result.json; the verdict counts whatever the agent did."""
     with launch.started(request, told, keep=order.keep) as instance, session.opened(instance.name) as (_, client):
         reset = session.reset(instance, client, task=order.task, seed=request.seed)
-        mark = _control_calls(instance, client)
+        mark = _last_call(instance, client)
         told.step(f"agent {order.agent} acts in {instance.session}")
         steps, agent, answer = _act(instance, client, order, shown)
         told.step("verifying")
@@ -84,16 +85,17 @@ def _verify(instance: Instance, client: wire.Client, order: Order, answer: str |
         return no_verdict(getattr(error, "type", "") or type(error).__name__, error.message)
 
 
-def _control_calls(instance: Instance, client: wire.Client) -> int | None:
-    """How many control calls the session's log holds now; None where an environment keeps no log."""
+def _last_call(instance: Instance, client: wire.Client) -> int | None:
+    """The number of the session's last logged call; None where an environment keeps no log."""
     try:
-        return len(_control(instances.kind(instance.kind).log(client, instance.session)))
+        return max((_number(row) for row in instances.kind(instance.kind).log(client, instance.session)), default=0)
     except GymctlError:
         return None
 
 
-def _control(rows: list[Any]) -> list[Json]:
-    return [row for row in rows if isinstance(row, dict) and row.get("call") in ("reset", "verifier", "state", "show-data")]
+def _number(row: Any) -> int:
+    number = row.get("n") if isinstance(row, dict) else None
+    return number if isinstance(number, int) else 0
 
 
 def _tampering(instance: Instance, client: wire.Client, mark: int | None) -> Verdict | None:
@@ -105,10 +107,12 @@ def _tampering(instance: Instance, client: wire.Client, mark: int | None) -> Ver
     except GymctlError as error:
         return no_verdict("log_lost", f"the session's log cannot be read: {error.message}")
     instances.append(instance.name, {"type": "log", "session": instance.session, "calls": rows})
-    foreign = _control(rows)[mark:]
-    if len(_control(rows)) < mark or foreign:
-        named = ", ".join(sorted({f"/{row.get('call')} by {wire.printable(str(row.get('caller')))} at {row.get('at')}" for row in foreign}))
-        return no_verdict("tampering", f"control calls during the episode that were not gymctl's: {named or 'the log was replaced'}")
+    foreign = [row for row in rows if _number(row) > mark and row.get("call") in CONTROL_CALLS]
+    if max(map(_number, rows), default=0) < mark:
+        return no_verdict("tampering", "the session's log was replaced during the episode")
+    if foreign:
+        named = ", ".join(f"/{row['call']} by {wire.printable(str(row.get('caller')))} at {row.get('at')}" for row in foreign[:5])
+        return no_verdict("tampering", f"control calls during the episode that were not gymctl's: {named}")
     return None
 
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from gymctl import __version__, assets, instances, proc, recipe, runners, wire
-from gymctl.errors import NotFound, Unavailable, Unsupported, UsageError
+from gymctl.errors import NotFound, StartError, Unavailable, Unsupported, UsageError
 from gymctl.instances import Instance
 from gymctl.marked import near
 from gymctl.recipe import Source
@@ -111,15 +111,17 @@ def _await(instance: Instance, module: ModuleType, source: Source, told: Told) -
         status = module.status(instance.handle)
         if status.state == "running":
             return ""
-        lines = [wire.printable(line).rstrip() for line in module.logs(instance.handle)][-8:]
         how = f"exit code {status.exit_code}" if status.exit_code is not None else status.state
-        last = "\n  ".join(["", *lines]) if lines else "; it printed nothing"
-        return f"{instance.name} ended before it served: {how}{', out of memory' if status.oom else ''}. {status.detail if status.oom else ''}{last}"
+        return f"{instance.name} ended before it served: {how}{f', out of memory: {status.detail}' if status.oom else ''}"
 
     client = wire.Client(instance.url, name=instance.name)
     told.step(f"waiting for {instance.url}{source.recipe.ready.path}")
     try:
         instances.kind(instance.kind).ready(client, source.recipe.ready.path, source.recipe.ready.timeout, alive, lambda last: told.step(f"waiting: {last}"))
+    except StartError as error:  # its log goes with the instance
+        lines = [wire.printable(line).rstrip() for line in module.logs(instance.handle)][-8:]
+        last = "; it printed nothing" if not lines else "; it printed last:\n  " + "\n  ".join(lines)
+        raise StartError(f"{error.message}{last}", hint=error.hint) from error
     finally:
         client.close()
 

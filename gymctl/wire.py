@@ -141,7 +141,7 @@ def wait(client: Client, path: str, timeout: float, alive: Callable[[], str], to
         if now >= next_look and (why := alive()):
             raise StartError(why)
         if now > deadline:
-            raise StartError(f"not ready after {timeout:g} s: {last}", hint=f"`gymctl logs {client.name}` shows what it printed; ready.timeout in the recipe")
+            raise StartError(f"not ready after {timeout:g} s: {last}", hint="a slow machine needs a larger ready.timeout in the recipe")
         if now >= next_look:
             told(last)
             next_look = now + 0.1

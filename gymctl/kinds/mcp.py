@@ -11,8 +11,6 @@ from gymctl import wire
 from gymctl.episode import Action, Json, Observation
 from gymctl.errors import EnvError, NotFound
 
-CONTROL_CALLS = ("/reset", "/verifier", "/state", "/show-data")
-
 
 def ready(client: wire.Client, path: str, timeout: float, alive: Callable[[], str], told: Callable[[str], None]) -> None:
     """Wait until it serves."""

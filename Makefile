@@ -1,0 +1,35 @@
+# The one-command set-ups of the README. PYTHON is any Python >= 3.11 with venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+TASK ?= move-standup
+
+.PHONY: demo test lint
+
+# A whole episode, no Docker needed. TASK may be a task file of your own.
+demo: $(VENV)/.installed
+	$(BIN)/gymctl doctor local
+	$(BIN)/gymctl run agent-environment --runner local --task $(TASK) --agent oracle --rm
+	$(BIN)/gymctl ps
+
+test: $(VENV)/.test
+	@LONG=$(LONG) NO_SKIP=$(NO_SKIP) $(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/mypy gymctl tests
+	cd images/agent-environment && MYPYPATH=.. $(abspath $(BIN))/mypy --config-file ../../pyproject.toml -p server -p _verify
+
+$(VENV)/.installed: pyproject.toml
+	@echo '$$ $(PYTHON) -m venv $(VENV) && $(BIN)/pip install -e .'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.test
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
+	@touch $@

@@ -1,0 +1,5 @@
+"""`python -m gymctl` is `gymctl`."""
+
+from gymctl.cli import main
+
+main()
