@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Meta
 
+from ...addresses import Recipients
 from ...registry import Context, tool
 from ...store import Row, ToolError, stored_time, utc_text
 from . import rules
@@ -43,7 +44,6 @@ Title = Annotated[str, Meta(min_length=1, max_length=500)]
 Text = Annotated[str, Meta(max_length=20000)]
 Short = Annotated[str, Meta(max_length=500)]
 Rule = Annotated[str, Meta(max_length=500)]
-People = Annotated[list[Annotated[str, Meta(max_length=320)]], Meta(max_length=200)]
 Reminders = Annotated[list[Annotated[int, Meta(ge=0, le=40320)]], Meta(max_length=10)]
 TagNames = Annotated[list[Annotated[str, Meta(min_length=1, max_length=100)]], Meta(max_length=20)]
 Notify = Annotated[bool, "mail the attendees"]
@@ -112,7 +112,7 @@ def add_event(
     location: Annotated[Short, "where"] = "",
     timezone: Annotated[str | None, "IANA zone in which it is planned and repeats; the calendar's when left out"] = None,
     recurrence: Annotated[Rule | None, "an RFC 5545 rule like FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8; its first occurrence is the start"] = None,
-    attendees: Annotated[People | None, "e-mail addresses to invite by mail"] = None,
+    attendees: Annotated[Recipients | None, "e-mail addresses (or names of people known here) to invite by mail"] = None,
     status: Annotated[Literal["confirmed", "tentative"], "is it certain"] = "confirmed",
     visibility: Annotated[Literal["default", "private"], "private: others see only that you are busy"] = "default",
     reminders: Annotated[Reminders | None, "minutes before the start"] = None,

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from ...addresses import Recipient, addresses
 from ...effects import send_mail
 from ...registry import Context, tool
 from ...store import Row, ToolError
@@ -15,7 +16,7 @@ from .mails import mail_guests, when_text
 from .series import Reach, Scope, check_rights, copy_guests, find, scope_of, series_of, single_out, split
 from .viewing import EventId, row_of
 
-Addresses = Annotated[list[Annotated[str, Meta(max_length=320)]], Meta(min_length=1, max_length=200)]
+Addresses = Annotated[list[Recipient], Meta(min_length=1, max_length=200)]
 
 
 def name_of(ctx: Context, email: str) -> str:
@@ -30,10 +31,7 @@ def add_guests(ctx: Context, event: Row, emails: Iterable[str], *, optional: boo
     """Attendee rows for those who have none yet, and one invitation to them by mail; to whom it went."""
     present = {r["email"].lower() for r in ctx.db.rows("calendar.attendees", "event_id = ?", (event["id"],))}
     added = []
-    for email in dict.fromkeys(e.strip() for e in emails):
-        local, at, domain = email.partition("@")
-        if not (local and at and "." in domain and " " not in email):
-            raise ToolError("invalid", f"{email!r} is no e-mail address", "contacts_search_people finds addresses by name")
+    for email in addresses(ctx, emails):
         if email.lower() in present:
             continue
         mine = email.lower() == ctx.user.email.lower() == event["organizer"].lower()
