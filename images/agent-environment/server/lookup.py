@@ -79,6 +79,7 @@ def resolve(ctx: Context, table: str, key: str, *columns: str) -> Row:
 
 def near_names(wanted: str, known: Iterable[tuple[str, str]]) -> list[str]:
     """The labels of up to three (text, label) whose text is like `wanted` or shares a word with it, best first."""
+    wanted = wanted[:200]
     words = {w for w in wanted.casefold().split() if len(w) > 2}
     scored: dict[str, float] = {}
     for text, label in known:
