@@ -71,16 +71,16 @@ def last_number(ctx: Context, document_id: str) -> int:
 def revise(ctx: Context, document: Row, *, title: str | None = None, body: str | None = None, summary: str = "") -> Row:
     """Give a document another title or text: {document, revision}; ToolError invalid when nothing would change.
 
-    A document that has no revision yet first gets one of what it was, so that it can be restored.
+    When the text as it was is not the latest revision (seed data without revisions), it first becomes one: nothing is lost.
     """
     new_title, new_body = title or document["title"], document["body"] if body is None else body
     if (new_title, new_body) == (document["title"], document["body"]):
         raise ToolError("invalid", f"{document['title']!r} would stay as it is", "give another title or text")
-    number = last_number(ctx, document["id"])
-    if number == 0:
-        before = document["updated_at"] or document["created_at"] or ctx.now_text
-        _add(ctx, document, 1, document["owner"], before, "as it was")
-        number = 1
+    last = ctx.db.first("documents.revisions", "document_id = ?", (document["id"],), order="number DESC")
+    number = last["number"] if last else 0
+    if last is None or (last["title"], last["body"]) != (document["title"], document["body"]):
+        number += 1
+        _add(ctx, document, number, document["owner"], document["updated_at"] or document["created_at"] or ctx.now_text, "as it was")
     changed = ctx.db.update("documents.documents", document["id"], title=new_title, body=new_body, updated_at=ctx.now_text)
     return {"document": changed, "revision": _add(ctx, changed, number + 1, ctx.user.email, ctx.now_text, summary)}
 
