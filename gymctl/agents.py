@@ -18,6 +18,7 @@ from gymctl.episode import Action, Json, Observation, Verdict, no_verdict
 from gymctl.errors import EnvError, GymctlError, NotFound, UsageError
 from gymctl.instances import Instance
 from gymctl.recipe import Task
+from gymctl.runner import Told
 
 BUILT_IN = ("oracle", "noop", "random")
 RANDOM_STEPS = 20
@@ -56,7 +57,7 @@ class Order:
     keep: bool = False
 
 
-def run(request: launch.Request, order: Order, told: launch.Told, shown: Callable[[Action, Observation | GymctlError], None]) -> Episode:
+def run(request: launch.Request, order: Order, told: Told, shown: Callable[[Action, Observation | GymctlError], None]) -> Episode:
     """Start, reset, let the agent act, verify, stop (unless it is kept), write result.json; the verdict counts whatever the agent did."""
     with launch.started(request, told, keep=order.keep) as instance, session.opened(instance.name) as (_, client):
         reset = session.reset(instance, client, task=order.task, seed=request.seed)

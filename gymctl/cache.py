@@ -151,20 +151,38 @@ def _held_folder() -> tuple[Path, int]:
 def lock(name: str, waiting: Callable[[str], None], *, timeout: float = 900) -> Iterator[None]:
     """Hold `locks/<name>`; where the file system has no locks, nothing is held. The holder's end frees it, kill -9 included."""
     path = _folder("locks") / name
+    deadline = time.monotonic() + timeout
+    while (file := _locked_file(path)) is None:
+        holder = _holder(path)
+        waiting(f"waiting for another gymctl (pid {holder}) that makes the same thing")
+        if time.monotonic() > deadline:
+            raise Conflict(f"{path} has been held for {timeout:.0f} s by pid {holder}", hint="end that process, then try again")
+        time.sleep(0.05)  # flock has no timeout of its own
+    with file:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _locked_file(path: Path) -> IO[str] | None:
+    """The lock's file, locked by us and still the one of that name; None when somebody else holds it."""
     with disk_errors(path):
         file = path.open("a+")
-    with file:
-        if _try_lock(file) is False:
-            waiting(f"waiting for another gymctl that makes the same thing (pid {_holder(file) or 'unknown'})")
-            deadline = time.monotonic() + timeout
-            while _try_lock(file) is False:
-                if time.monotonic() > deadline:
-                    raise Conflict(f"{path} has been held for {timeout:.0f} s by pid {_holder(file) or 'unknown'}", hint="end that process, then try again")
-                time.sleep(0.05)  # flock has no timeout of its own
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+    if _try_lock(file) is False:
+        file.close()
+        return None
+    try:
+        current = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        current = False
+    if not current:  # its last holder removed it between our opening and locking
+        file.close()
+        return _locked_file(path)
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
 
 
 def _try_lock(file: IO[str]) -> bool | None:
@@ -175,9 +193,11 @@ def _try_lock(file: IO[str]) -> bool | None:
         return False if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else None
 
 
-def _holder(file: IO[str]) -> str:
-    file.seek(0)
-    return file.read(20).strip()
+def _holder(path: Path) -> str:
+    try:
+        return path.read_text()[:20].strip() or "unknown"
+    except OSError:
+        return "unknown"
 
 
 def entries() -> list[dict[str, Any]]:

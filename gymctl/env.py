@@ -9,6 +9,7 @@ from typing import Any
 
 from gymctl import launch, recipe, session
 from gymctl.episode import Action, Json, Observation, Verdict
+from gymctl.runner import Told
 
 
 class Env:
@@ -21,7 +22,7 @@ class Env:
 
     def __enter__(self) -> Env:
         with contextlib.ExitStack() as stack:
-            self.instance = stack.enter_context(launch.started(self._request, launch.Told(), keep=False))
+            self.instance = stack.enter_context(launch.started(self._request, Told(), keep=False))
             _, self._client = stack.enter_context(session.opened(self.instance.name))
             self.task = session.task_of(self.instance, self._task_name)
             self._stack = stack.pop_all()

@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ from gymctl.errors import NotFound, StartError, Unavailable, Unsupported, UsageE
 from gymctl.instances import Instance
 from gymctl.marked import near
 from gymctl.recipe import Source
-from gymctl.runner import Option, Plan, Progress
+from gymctl.runner import Option, Plan, Told
 
 RUNNER_VARIABLE = "GYMCTL_RUNNER"
 
@@ -37,14 +37,6 @@ class Request:
     options: dict[str, str] = field(default_factory=dict)
     seed: int | None = None
     replace: bool = False
-
-
-@dataclass(frozen=True)
-class Told:
-    """Where news goes while something takes time: `step` for words, `progress` for counts."""
-
-    step: Callable[[str], None] = lambda text: None
-    progress: Progress = lambda what, done, total: None
 
 
 def run(request: Request, told: Told) -> Instance:

@@ -55,7 +55,7 @@ class Document:
 
     def problem(self, place: Place, message: str) -> None:
         """Note a fault at a place."""
-        dotted = ".".join(map(str, place))
+        dotted = ".".join(str(part) if str(part).isprintable() else ascii(part) for part in place)
         entry = (self.line(place), f"{dotted}: {message}" if dotted else message)
         if entry not in self.problems:
             self.problems.append(entry)
@@ -149,8 +149,9 @@ class Document:
         for error in jsonschema.Draft202012Validator(schema).iter_errors(self.data):
             for place, message in _explain(error):
                 self.problem(place, message)
-        if not self.problems:
-            self.problem((), first)
+        if not self.problems:  # what JSON Schema lets pass, as 1984.0 for an integer
+            message, _, at = first.partition(" - at `$")
+            self.problem(tuple(int(i) if i else n for n, i in re.findall(r"\.(\w+)|\[(\d+)\]", at)), message)
 
 
 def load(path: Path) -> Document:

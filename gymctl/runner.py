@@ -22,6 +22,14 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """Where news goes while something takes time: `step` for words, `progress` for counts."""
+
+    step: Callable[[str], None] = lambda text: None
+    progress: Progress = lambda what, done, total: None
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """Something a host must have: `what` in a word, `fix` in one line."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from gymctl.launch import Told
+from gymctl.runner import Told
 
 QUIET_SECONDS = 0.5
 
