@@ -12,7 +12,7 @@ from ...lookup import Cursor, Limit, Name, near_names
 from ...registry import Context, page, tool
 from ...store import Row, utc_text
 from .mailbox import MessageId, attachments_of, headers, label_names, whole
-from .query import FOLDERS, compile_query
+from .query import FOLDERS, LANGUAGE
 
 Folder = Literal["inbox", "sent", "drafts", "archive", "trash", "spam"]
 _QUERY = (
@@ -30,8 +30,8 @@ def search(
     cursor: Cursor = None,
 ) -> Row:
     """Find messages, newest first. Every term must hold, OR joins its neighbors; trash and spam are left out unless in: says otherwise."""
-    sql, params, placed = compile_query(ctx, query)
-    where = f"id IN (SELECT m.id FROM email_messages m WHERE {sql}){'' if placed else _KEPT}"
+    sql, params, used = LANGUAGE.compile(ctx, query)
+    where = f"id IN (SELECT m.id FROM email_messages m WHERE {sql}){'' if 'in' in used else _KEPT}"
     return _headers(ctx, ctx.db.rows("email.messages", where, params, order=_NEWEST), limit, cursor)
 
 
