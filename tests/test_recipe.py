@@ -111,7 +111,10 @@ def test_an_anchor_bomb_ends_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize("text", ["a: &a [*a]\n", "a: &a {b: *a}\n", "[" * 100_000, "a: " + "{b: " * 5000, "x" * 2_000_001, "\x00", "a: !!python/object:os.system x", "- 1", ""])
+HOSTILE = ["a: &a [*a]\n", "a: &a {b: *a}\n", "[" * 100_000, "a: " + "{b: " * 5000, "x" * 2_000_001, "\x00", "a: !!python/object:os.system x", "- 1", ""]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_yaml_is_an_error(tmp_path: Path, text: str) -> None:
     assert faults(tmp_path, text)
 
@@ -131,7 +134,8 @@ def test_any_text_is_a_recipe_or_an_error(tmp_path_factory: pytest.TempPathFacto
         recipe.load(str(path))
 
 
-values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8), lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=5), v, max_size=3), max_leaves=6)  # fmt: skip
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+values = st.recursive(scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=5), v, max_size=3), max_leaves=6)
 
 
 @settings(max_examples=150, deadline=None)
@@ -177,8 +181,8 @@ def test_schemas_accept_what_is_bundled(cli: Cli) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
     source = recipe.load("agent-environment")
     schema = cli("recipes", "--schema", "task").json
-    for id in recipe.task_ids(source.directory):
-        jsonschema.validate(marked.load(source.directory / "tasks" / f"{id}.yaml").data, schema)
+    for name in recipe.task_ids(source.directory):
+        jsonschema.validate(marked.load(source.directory / "tasks" / f"{name}.yaml").data, schema)
 
 
 def test_the_command_prints_every_problem(cli: Cli) -> None:
