@@ -17,7 +17,7 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -27,7 +27,7 @@ from gymctl.runner import Progress
 CHUNK = 1 << 20
 MAX_DOCUMENT = 4 << 20  # bytes of one JSON document; layers are never kept
 MAX_DOCUMENTS = 64 << 20
-MAX_MEMBERS = 200_000
+MAX_MEMBERS = 20_000
 MAX_EXTENDED_HEADER = 1 << 20
 REFERENCE = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?")
 BLOB = re.compile(r"blobs/sha256/([0-9a-f]{64})")
@@ -50,13 +50,15 @@ class Member:
     document: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Contents:
-    """An archive's files and links by name, and where its last member ends (in the unpacked tar)."""
+    """An archive's files and links by name; where its last member ends (in the unpacked tar); what no image archive has; bytes of documents kept."""
 
-    files: dict[str, Member]
-    links: dict[str, str]
-    end: int
+    files: dict[str, Member] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    end: int = 0
+    problem: str = ""
+    kept: int = 0
 
     def file(self, name: str) -> tuple[str, Member] | None:
         """A file by name, through links (an archive of an old engine links layers that are the same)."""
@@ -135,26 +137,22 @@ def opened(path: Path, kind: str) -> Iterator[tuple[BinaryIO, IO[bytes]]]:
 def read(path: Path, kind: str, progress: Progress) -> Contents:
     """Read a whole archive once; IntegrityError names the byte or the member that is wrong."""
     size = path.stat().st_size
-    found = Contents({}, {}, 0)
-    end = at = 0
+    found, at = Contents(), 0
     with opened(path, kind) as (stream, raw):
         try:
-            with tarfile.open(fileobj=stream, mode="r:" if stream is raw else "r|", tarinfo=_Header, bufsize=CHUNK) as tar:  # type: ignore[call-overload]  # a chosen mode
-                for member in tar:
-                    if member.offset < end or len(found.files) + len(found.links) > MAX_MEMBERS:
-                        raise tarfile.ReadError("its members overlap" if member.offset < end else f"it has more than {MAX_MEMBERS} members")
+            with tarfile.open(fileobj=stream, mode="r:" if stream is raw else "r|", tarinfo=_Header, bufsize=CHUNK) as tar:
+                for number, member in enumerate(tar):
                     at = member.offset
+                    if at < found.end or number > MAX_MEMBERS:
+                        raise tarfile.ReadError("its members overlap" if at < found.end else f"it has more than {MAX_MEMBERS} members")
                     _take(tar, member, found)
-                    end = member.offset_data + -(-member.size // 512) * 512 if member.isreg() else member.offset_data
-                    tar.members.clear()  # type: ignore[attr-defined]  # else it keeps all of them
+                    at = found.end = member.offset_data + (-(-member.size // 512) * 512 if member.isreg() else 0)
                     progress("checking", raw.tell(), size)
-        except IntegrityError:
-            raise
         except _DAMAGE as error:
-            raise _damaged(path, stream is raw, at if at else end, raw, size, error) from error
-    if stream is raw and end > size:
-        raise IntegrityError(f"{path} is cut off: it ends at byte {size}, and its last member at {end}", hint=AGAIN)
-    return Contents(found.files, found.links, end)
+            raise _damaged(path, stream is raw, at, raw, size, error) from error
+    if stream is raw and found.end > size:
+        raise IntegrityError(f"{path} is cut off: it ends at byte {size}, and its last member at {found.end}", hint=AGAIN)
+    return found
 
 
 def _damaged(path: Path, plain: bool, at: int, raw: IO[bytes], size: int, error: Exception) -> IntegrityError:
@@ -165,31 +163,28 @@ def _damaged(path: Path, plain: bool, at: int, raw: IO[bytes], size: int, error:
 
 
 def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, found: Contents) -> None:
-    name = _inside(member.name, "")
-    if name in found.files or name in found.links:
-        raise IntegrityError(f"the archive has {member.name} twice", hint="it was put together wrongly: ask for a new one")
-    if member.isdir():
-        return
-    if member.issym() or member.islnk():
-        found.links[name] = _inside(member.linkname, posixpath.dirname(name) if member.issym() else "")
+    """Note a member; one that no image archive has is a problem for who wants an image, not for who looks what this is."""
+    name = posixpath.normpath(member.name)
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(name) if member.issym() else "", member.linkname))
+    link = member.issym() or member.islnk()
+    if _outside(name) or (link and _outside(target)):
+        found.problem = found.problem or f"the archive's member {member.name!r} points outside of it"
+    elif name in found.files or name in found.links:
+        found.problem = found.problem or f"the archive has {member.name!r} twice"
+    elif link:
+        found.links[name] = target
     elif member.isreg() and not member.issparse():
-        content = tar.extractfile(member)
-        assert content is not None  # noqa: S101  # it is a regular file
-        kept = sum(len(m.document or b"") for m in found.files.values()) if member.size <= MAX_DOCUMENT else 0
-        found.files[name] = _hashed(cast(IO[bytes], content), member.size, kept < MAX_DOCUMENTS)
+        found.files[name] = made = _hashed(cast(IO[bytes], tar.extractfile(member)), member.size, found.kept < MAX_DOCUMENTS)
+        found.kept += len(made.document or b"")
         expected = BLOB.fullmatch(name)
-        if expected and expected[1] != found.files[name].sha256:
-            raise IntegrityError(f"the blob {name} at byte {member.offset_data} has sha256 {found.files[name].sha256}", hint=AGAIN)
-    else:
-        raise IntegrityError(f"the archive's member {member.name} is no file, directory or link", hint="an image archive has no such members")
+        if expected and expected[1] != made.sha256:
+            raise IntegrityError(f"the blob {name} at byte {member.offset_data} has sha256 {made.sha256}", hint=AGAIN)
+    elif not member.isdir():
+        found.problem = found.problem or f"the archive's member {member.name!r} is no file, directory or link"
 
 
-def _inside(name: str, folder: str) -> str:
-    """A member's path from the archive's root; IntegrityError when it leads out."""
-    joined = posixpath.normpath(posixpath.join("/" if name.startswith("/") else folder, name))
-    if joined.startswith(("/", "../")) or joined == "..":
-        raise IntegrityError(f"the archive's member {name!r} points outside of it", hint="do not load it: ask the sender")
-    return joined
+def _outside(path: str) -> bool:
+    return path.startswith(("/", "../")) or path == ".."
 
 
 class _Hashing(io.RawIOBase):
@@ -233,18 +228,23 @@ def _digest(content: IO[bytes], total: Any) -> str:
 
 
 class _Spliced(io.RawIOBase):
-    """The first `length` bytes of a tar, then the tail."""
+    """The head, the first `length` bytes of a stream, the tail."""
 
-    def __init__(self, stream: BinaryIO, length: int, tail: bytes) -> None:
-        self.stream, self.left, self.tail = stream, length, tail
+    def __init__(self, head: bytes, stream: BinaryIO, length: int, tail: bytes) -> None:
+        self.head, self.stream, self.left, self.tail = head, stream, length, tail
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        part = self.stream.read(min(len(buffer), self.left)) if self.left else b""
-        self.left -= len(part)
-        if not part:
+        if self.head:
+            part, self.head = self.head[: len(buffer)], self.head[len(buffer) :]
+        elif self.left:
+            part = self.stream.read(min(len(buffer), self.left))
+            if not part:
+                raise EOFError("the file became shorter while it was read")
+            self.left -= len(part)
+        else:
             part, self.tail = self.tail[: len(buffer)], self.tail[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
@@ -257,13 +257,40 @@ def spliced(path: Path, kind: str, end: int, manifest: bytes | None) -> Iterator
         if manifest is None and stream is raw:
             yield stream, path.stat().st_size
             return
-        tail = b""
-        if manifest is not None:
-            header = tarfile.TarInfo("manifest.json")
-            header.size, header.mode = len(manifest), 0o644
-            tail = header.tobuf(tarfile.USTAR_FORMAT) + manifest + bytes(-len(manifest) % 512)
-        tail += bytes(1024)
-        yield cast(BinaryIO, io.BufferedReader(_Spliced(stream, end, tail), CHUNK)), end + len(tail)
+        tail = (_member("manifest.json", manifest) if manifest is not None else b"") + bytes(1024)
+        yield cast(BinaryIO, io.BufferedReader(_Spliced(b"", stream, end, tail), CHUNK)), end + len(tail)
+
+
+def _member(name: str, data: bytes) -> bytes:
+    return _tar_header(name, len(data)) + data + bytes(-len(data) % 512)
+
+
+def _tar_header(name: str, size: int) -> bytes:
+    header = tarfile.TarInfo(name)
+    header.size, header.mode = size, 0o644
+    return header.tobuf(tarfile.GNU_FORMAT)  # which says sizes past 8 GiB
+
+
+def unpacked(path: Path, kind: str) -> tuple[int, str]:
+    """(bytes, sha256) of what a file unpacks to."""
+    total, size = hashlib.sha256(), 0
+    with opened(path, kind) as (stream, raw):
+        try:
+            while chunk := stream.read(CHUNK):
+                total.update(chunk)
+                size += len(chunk)
+        except _DAMAGE as error:
+            raise _damaged(path, stream is raw, size, raw, path.stat().st_size, error) from error
+    return size, total.hexdigest()
+
+
+@contextlib.contextmanager
+def wrapped(path: Path, kind: str, size: int, documents: dict[str, bytes]) -> Iterator[tuple[BinaryIO, int]]:
+    """(stream, bytes) of an image archive made of a file (of `size` bytes unpacked) as `layer.tar`, and documents."""
+    head = b"".join(_member(name, data) for name, data in documents.items()) + _tar_header("layer.tar", size)
+    tail = bytes(-size % 512 + 1024)
+    with opened(path, kind) as (stream, _):
+        yield cast(BinaryIO, io.BufferedReader(_Spliced(head, stream, size, tail), CHUNK)), len(head) + size + len(tail)
 
 
 def check_qcow2(path: Path) -> None:

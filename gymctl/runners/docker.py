@@ -15,13 +15,13 @@ from gymctl.proc import Result
 from gymctl.runner import Handle, Need, Option, Plan, Spec, Status
 from gymctl.runners import docker_engine as engine
 from gymctl.runners import docker_exec
-from gymctl.runners.docker_images import build, has, load, output, pull, save
+from gymctl.runners.docker_images import build, has, labels, load, output, pull, save
 from gymctl.runners.docker_probe import doctor
 
 if TYPE_CHECKING:
     from docker.api.client import APIClient
 
-__all__ = ["SPEC", "build", "doctor", "exec", "find", "has", "load", "logs", "output", "pull", "save", "start", "status", "stop", "tidy"]
+__all__ = ["SPEC", "build", "doctor", "exec", "find", "has", "labels", "load", "logs", "output", "pull", "save", "start", "status", "stop", "tidy"]
 
 LABEL = "gymctl.label"
 SPEC = Spec(

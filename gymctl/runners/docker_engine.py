@@ -166,3 +166,14 @@ def refused(words: str, doing: str) -> GymctlError:
     if any(sign in words for sign in ("invalid diffID", "unexpected EOF", "archive/tar", "invalid checksum")):
         return IntegrityError(f"{doing}: {words}", hint="get the file again")
     return StartError(f"{doing}: {words}")
+
+
+def free_space(root: str) -> int | None:
+    """Bytes free where the engine keeps its things; None when that is not on this machine, or not to be seen."""
+    if not host().startswith("unix://"):
+        return None
+    try:
+        stat = os.statvfs(root)
+    except OSError:
+        return None
+    return stat.f_bavail * stat.f_frsize

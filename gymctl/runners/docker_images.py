@@ -34,6 +34,7 @@ def load(stream: BinaryIO, total: int, progress: Progress, /) -> list[Artifact]:
     api = engine.client(engine.LONG_TIMEOUT)
     references: list[str] = []
     with engine.failures("loading the archive"):
+        _need_space(api.info()["DockerRootDir"], total)
         for event in api.load_image(_counted(stream, total, progress), quiet=False):  # type: ignore[no-untyped-call]  # the stubs leave it out
             if "error" in event:
                 raise engine.refused(str(event["error"]), "loading the archive")
@@ -42,6 +43,26 @@ def load(stream: BinaryIO, total: int, progress: Progress, /) -> list[Artifact]:
                 if found in ("Loaded image", "Loaded image ID"):
                     references.append(reference.strip())
     return [Artifact(reference, has(reference) or "") for reference in references]
+
+
+def _need_space(root: str, total: int) -> None:
+    free = engine.free_space(root)
+    if free is not None and free < total * 2:  # the engine unpacks the archive first, then its layers
+        hint = "`docker system df` shows what takes space, `docker image prune` frees some"
+        raise Unavailable(f"{free / 2**30:.1f} GiB are free in {root}, and loading takes {total * 2 / 2**30:.1f} GiB for a while", hint=hint)
+
+
+def labels(ref: str, /) -> dict[str, str]:
+    """An image's labels; none when there is no such image."""
+    from docker.errors import ImageNotFound
+
+    api = engine.client()
+    with engine.failures(f"looking for the image {ref}"):
+        try:
+            config = api.inspect_image(ref)["Config"] or {}  # type: ignore[no-untyped-call]  # the stubs leave it out
+        except ImageNotFound:
+            return {}
+    return dict(config.get("Labels") or {})
 
 
 def _counted(stream: BinaryIO, total: int, progress: Progress) -> Iterator[bytes]:

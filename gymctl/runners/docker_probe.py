@@ -58,14 +58,9 @@ def doctor(workdir: Path, /) -> Iterator[Finding]:
 
 
 def _space(root: str) -> Finding:
-    local = engine.host().startswith("unix://") and Path(root).is_dir()
-    if not local:
+    free = engine.free_space(root)
+    if free is None:
         return Finding("engine's disk", None, f"{root} is not on this machine, or not to be seen by this user")
-    try:
-        stat = os.statvfs(root)
-    except OSError as error:
-        return Finding("engine's disk", None, f"{root}: {error.strerror}")
-    free = stat.f_bavail * stat.f_frsize
     shown = f"{free / 2**30:.1f} GiB free in {root}"
     return Finding("engine's disk", free >= NEEDED_BYTES, shown, "" if free >= NEEDED_BYTES else "`docker image prune` and `docker container prune` free some")
 
