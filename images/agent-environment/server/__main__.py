@@ -21,9 +21,9 @@ def main() -> int:
     """Serve until SIGTERM or SIGINT; 0."""
     made = None if os.environ.get("DATA_DIR") else tempfile.mkdtemp(prefix="agent-environment-")
     data_dir = Path(os.environ.get("DATA_DIR") or str(made))
-    # uvicorn raises the signal again once it has ended; then this handler makes it a clean end.
+    # For a signal before uvicorn listens for them, and for the one that it raises again once it has ended: a clean end.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, lambda *_: sys.exit(0))
     try:
         app = make(data_dir, os.environ.get("UNIVERSE_ID") or "software-team")
         config = uvicorn.Config(

@@ -68,23 +68,25 @@ def edge(endpoint: Endpoint) -> Endpoint:
                 raise refused
             response = await endpoint(request)
         except Fault as fault:
-            response = _of_fault(fault)
+            response = of_fault(fault)
         except (sqlite3.DatabaseError, OSError) as error:
-            response = _of_fault(Fault(503, "StorageUnavailable", f"the sessions' files cannot be used: {error}", "look at DATA_DIR: is its disk full?"))
+            response = of_fault(Fault(503, "StorageUnavailable", f"the sessions' files cannot be used: {error}", "look at DATA_DIR: is its disk full?"))
         except Exception:
             _logger.exception("%s %s", request.method, request.url.path)
-            response = _of_fault(Fault(500, "InternalError", "the server failed", "the log has the details under this request_id"))
+            response = of_fault(Fault(500, "InternalError", "the server failed", "the log has the details under this request_id"))
         response.headers["X-Session"] = header_text(request.scope.get("session_name", OWN))
         return response
 
     return answered
 
 
-def _of_fault(fault: Fault) -> Response:
+def of_fault(fault: Fault) -> Response:
+    """The answer that a fault is."""
     if fault.status < 500:
         return as_json(encode(fault.body()), fault.status)
     request_id = uuid.uuid4().hex[:12]
-    _logger.error("request %s: %d %s: %s", request_id, fault.status, fault.type, fault.message)
+    if fault.type != "Unhealthy":  # asked again and again while a server comes up
+        _logger.error("request %s: %d %s: %s", request_id, fault.status, fault.type, fault.message)
     response = as_json(encode({**fault.body(), "request_id": request_id}), fault.status)
     response.headers["X-Request-Id"] = request_id
     return response
@@ -94,7 +96,7 @@ async def no_route(request: Request, error: Exception) -> Response:
     """404 and 405 of the router, in our shape."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type only
     kind = {404: "NotFound", 405: "MethodNotAllowed"}.get(error.status_code, "HttpError")
-    response = _of_fault(Fault(error.status_code, kind, f"{request.method} {request.url.path}: {error.detail}", "GET /openapi.json lists the paths"))
+    response = of_fault(Fault(error.status_code, kind, f"{request.method} {request.url.path}: {error.detail}", "GET /openapi.json lists the paths"))
     response.headers.update(error.headers or {})
     response.headers["X-Session"] = OWN
     return response

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from . import answers, surface_control, surface_tools, surface_verify, tools, universe
 from .calls import Caller
+from .mcp_surface import McpSurface
 from .sessions import Sessions
 
 POST, GET, BOTH = ["POST"], ["GET"], ["GET", "POST"]
@@ -36,14 +37,18 @@ def make(data_dir: Path, default: str, universes: Path = universe.FOLDER) -> Sta
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
+        await mcp.close()
         if app.state.verifier is not None:
             await app.state.verifier.close()
         caller.sessions.close()
 
+    caller = Caller(Sessions(data_dir, default, universes))
+    mcp = McpSurface(caller)
     # The busiest paths first: the router tries one after the other.
     ordered = sorted(PATHS, key=lambda path: not path[0].startswith("/call"))
     routes = [Route(prefix + path, answers.edge(endpoint), methods=methods) for prefix in ("", "/api") for path, methods, endpoint in ordered]
+    routes += [Route(prefix + "/mcp", mcp) for prefix in ("", "/api")]
     app = Starlette(routes=routes, exception_handlers={HTTPException: answers.no_route}, lifespan=lifespan)
-    caller = app.state.caller = Caller(Sessions(data_dir, default, universes))
+    app.state.caller = caller
     app.state.verifier = None
     return app

@@ -73,7 +73,7 @@ def run(session: Session, caller: str, name: str, args: Row) -> Outcome:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         fault = _as_fault(error)
-        session.record(caller, "tool", ALIASES.get(name, name), _encode(args).decode(), False, _encode(fault.error()))
+        session.record(caller, "tool", ALIASES.get(name, name), _encode(args).decode(), False, _encode({"type": fault.type, "message": fault.message}))
         if fault.type == "InternalError":
             raise
         return Outcome(b"", fault, session.key)

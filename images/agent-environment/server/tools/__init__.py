@@ -1,7 +1,6 @@
 """The tool families: importing one registers its tools."""
 
 import importlib
-import importlib.util
 
 FAMILIES = ("calendar", "email", "slack", "contacts", "crm", "filesystem", "projects", "documents", "accounting")
 
@@ -9,5 +8,4 @@ FAMILIES = ("calendar", "email", "slack", "contacts", "crm", "filesystem", "proj
 def load() -> None:
     """Import every family."""
     for name in FAMILIES:
-        if importlib.util.find_spec(f"{__name__}.{name}"):
-            importlib.import_module(f"{__name__}.{name}")
+        importlib.import_module(f"{__name__}.{name}")
