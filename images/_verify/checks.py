@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from . import functions
 from .faults import InvalidChecks, did_you_mean
@@ -83,13 +83,13 @@ class _Reader:
             if not isinstance(item, dict):
                 self.fault(path, "must be an object")
                 continue
-            id = item.get("id")
-            if not isinstance(id, str) or not id:
-                self.fault(f"{path}.id", "is missing" if id is None else "must be text")
-            elif id in seen:
-                self.fault(f"{path}.id", f"two checks are called {id!r}")
-            seen.add(str(id))
-            found.append(self._check(str(id), item, path))
+            name = item.get("id")
+            if not isinstance(name, str) or not name:
+                self.fault(f"{path}.id", "is missing" if name is None else "must be text")
+            elif name in seen:
+                self.fault(f"{path}.id", f"two checks are called {name!r}")
+            seen.add(str(name))
+            found.append(self._check(str(name), item, path))
         return found
 
     def _check(self, id: str, item: dict[str, Any], path: str) -> Check:
@@ -119,7 +119,7 @@ class _Reader:
         table = item.get("table")
         return (server, table) if self._is_one_of(table, tables[server], f"{path}.table", "table") else ("", "")
 
-    def _is_one_of(self, name: Any, known: Iterable[str], path: str, what: str) -> bool:
+    def _is_one_of(self, name: Any, known: Iterable[str], path: str, what: str) -> TypeGuard[str]:
         known = list(known)
         if isinstance(name, str) and name in known:
             return True
@@ -177,7 +177,9 @@ class _Reader:
         rest = args[first:]
         if not spec.needed <= len(rest) <= len(spec.kinds):
             wanted = ", ".join(spec.kinds[: spec.needed] + tuple(f"{k}?" for k in spec.kinds[spec.needed :])) or "nothing"
-            self.fault(path, f"{function or 'a comparison without function'} takes {'a selection?, ' if spec.selects else ''}{wanted}; there are {len(rest)} after it")
+            self.fault(
+                path, f"{function or 'a comparison without function'} takes {'a selection?, ' if spec.selects else ''}{wanted}; there are {len(rest)} after it"
+            )
         on_rows = columns if selection in (functions.ALL, "_result") else None
         read = [self._argument(kind, arg, f"{path}[{first + n}]", on_rows) for n, (kind, arg) in enumerate(zip(spec.kinds, rest, strict=False))]
         return Assertion(str(comparator), value, function, selection, tuple(read))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -142,7 +143,7 @@ def _length(value: Any) -> Result:
 
 def _sorted_by(value: Any, column: str, direction: str = "asc") -> Result:
     values, _ = _column(value, column, None, "sorted_by")
-    pairs = list(zip(values, values[1:], strict=False))
+    pairs = list(itertools.pairwise(values))
     try:
         return Result(all(a <= b if direction == "asc" else a >= b for a, b in pairs), [])
     except TypeError:

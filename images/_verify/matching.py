@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-import re2
+import re2  # type: ignore[import-untyped]
 
 MAX_DEPTH = 20
 MAX_REGEX = 2000

@@ -149,7 +149,10 @@ def _problems_of(error: Any) -> list[dict[str, str]]:
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", {}))
         extra = [name for name in error.instance if name not in known]
-        return [{"path": f"{path}.{name}", "message": f"unknown argument {name!r}{did_you_mean(name, known)}; known: {', '.join(known) or 'none'}"} for name in extra]
+        return [
+            {"path": f"{path}.{name}", "message": f"unknown argument {name!r}{did_you_mean(name, known)}; known: {', '.join(known) or 'none'}"}
+            for name in extra
+        ]
     if error.validator == "required":
         missing = re.match(r"'(.*)' is a required", error.message)
         name = missing.group(1) if missing else ""

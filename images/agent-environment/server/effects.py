@@ -38,5 +38,7 @@ def send_mail(
     for message in sent:
         for item in attachments:
             size = len(item["content"].encode())
-            ctx.db.insert("email.attachments", message_id=message["id"], filename=item["filename"], content_type=item["content_type"], size=size, content=item["content"])
+            ctx.db.insert(
+                "email.attachments", message_id=message["id"], filename=item["filename"], content_type=item["content_type"], size=size, content=item["content"]
+            )  # fmt: skip
     return sent[0]

@@ -45,7 +45,7 @@ def check(folder: Path) -> Checked:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """" (did you mean ...?)" or nothing."""
+    """ " (did you mean ...?)" or nothing."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" (did you mean {found[0]!r}?)" if found else ""
 

@@ -106,7 +106,9 @@ class Session:
         last = 0
         if self.path.exists():
             log = self.open().db.connection
-            earlier = [tuple(r) for r in log.execute("SELECT n, at, caller, call, tool, args, ok, result FROM _log WHERE call IN ('create', 'reset') ORDER BY n")]
+            earlier = [
+                tuple(r) for r in log.execute("SELECT n, at, caller, call, tool, args, ok, result FROM _log WHERE call IN ('create', 'reset') ORDER BY n")
+            ]
             last = log.execute("SELECT COALESCE(MAX(n), 0) FROM _log").fetchone()[0]
         unfinished = self.path.with_suffix(".tmp")
         shutil.copyfile(template, unfinished)

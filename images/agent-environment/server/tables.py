@@ -12,6 +12,7 @@ A column is written as `TYPE[?][ = JSON default]`. `?` allows null. Types:
 Every table has `id` (text, unique) first. People are known across servers by their e-mail address.
 """
 
+# ruff: noqa: E501 - a table is easier to read in one row
 from __future__ import annotations
 
 import json

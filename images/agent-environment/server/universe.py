@@ -116,7 +116,7 @@ def main(argv: list[str]) -> int:
     if argv[:1] != ["check"]:
         print("usage: python -m server.universe check [ID...]", file=sys.stderr)  # noqa: T201
         return 2
-    failed = [id for id in argv[1:] or names() if not _report(id)]
+    failed = [name for name in argv[1:] or names() if not _report(name)]
     return 1 if failed else 0
 
 

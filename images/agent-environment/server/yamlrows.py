@@ -18,13 +18,13 @@ _NULL, _BOOL, _INT, _FLOAT, _TEXT = (f"tag:yaml.org,2002:{name}" for name in ("n
 class _Loader(yaml.CSafeLoader):
     """A loader that resolves the scalars of YAML 1.2's core schema and nothing else."""
 
-    yaml_implicit_resolvers: dict[Any, Any] = {}
 
-
+_Loader.yaml_implicit_resolvers = {}
 _Loader.add_implicit_resolver(_NULL, re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
 _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 _Loader.add_implicit_resolver(_INT, re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"), list("-+0123456789"))
-_Loader.add_implicit_resolver(_FLOAT, re.compile(r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"), list("-+0123456789."))
+_REAL = r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+_Loader.add_implicit_resolver(_FLOAT, re.compile(_REAL), list("-+0123456789."))
 
 
 @dataclass(frozen=True, slots=True)
