@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from gymctl.errors import IntegrityError, NotFound, Unavailable, Unsupported
-from gymctl.runner import Progress
 
 CHUNK = 1 << 20
+Progress = Callable[[str, int, int], None]
 MAX_DOCUMENT = 4 << 20  # bytes of one JSON document; layers are never kept
 MAX_DOCUMENTS = 64 << 20
 MAX_MEMBERS = 20_000

@@ -97,8 +97,14 @@ def _directory(source: Source, directory: Path) -> Fetched:
 def source_digest(directory: Path) -> str:
     """The digest of an image's own files and of the siblings it shares."""
     trees = [directory, *(directory.parent / name for name in SHARED if (directory.parent / name).is_dir())]
-    total = hashlib.sha256("\n".join(recipe.tree_digest(tree) for tree in trees).encode())
-    return f"sha256:{total.hexdigest()}"
+    digests = [recipe.tree_digest(tree, lambda path, tree=tree: not is_source(path, tree)) for tree in trees]  # type: ignore[misc]  # a default binds it
+    return f"sha256:{hashlib.sha256(' '.join(digests).encode()).hexdigest()}"
+
+
+def is_source(path: Path, tree: Path) -> bool:
+    """Whether a path of a tree belongs to an image: caches, compiled and hidden files do not."""
+    parts = path.relative_to(tree).parts if path.is_relative_to(tree) else ()
+    return path.suffix != ".pyc" and not any(part.startswith(".") or part == "__pycache__" for part in parts)
 
 
 def _override(source: Source, module: ModuleType, override: str, progress: Progress) -> Fetched:

@@ -171,12 +171,16 @@ def _flat(contents: Contents, descriptor: _Descriptor, depth: int) -> Iterator[_
 def _for_this_machine(found: list[_Descriptor]) -> _Descriptor | None:
     if len(found) < 2:
         return found[0] if found else None
-    ours = ARCHITECTURES.get(platform.machine(), platform.machine())
-    fitting = [d for d in found if d.platform and (d.platform.os, d.platform.architecture) == ("linux", ours)]
+    fitting = [d for d in found if d.platform and (d.platform.os, d.platform.architecture) == ("linux", ours())]
     if not fitting:
         offered = ", ".join(f"{d.platform.os}/{d.platform.architecture}" for d in found if d.platform)
-        raise Unsupported(f"the archive has images for {offered or 'no named platform'}, and this machine is linux/{ours}")
+        raise Unsupported(f"the archive has images for {offered or 'no named platform'}, and this machine is linux/{ours()}")
     return fitting[0]
+
+
+def ours() -> str:
+    """This machine's architecture, in the words of images."""
+    return ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
 def _blob(contents: Contents, descriptor: _Descriptor, what: str) -> tuple[str, Member]:

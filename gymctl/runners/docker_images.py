@@ -115,7 +115,8 @@ def build(context: Path, ref: str, base: str, labels: Mapping[str, str], progres
             line = str(event.get("stream", "")).strip()
             if line:
                 said.append(line)
-                progress(line[:70], *_dockerfile_step(line))
+                if line.startswith("Step "):
+                    progress(line[:70], *_dockerfile_step(line))
     return Artifact(ref, has(ref) or "")
 
 

@@ -1,0 +1,37 @@
+"""gymctl build-image: build an image from its source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gymctl.cli import fields, ui
+
+EPILOG = ui.examples(
+    "gymctl build-image agent-environment",
+    "gymctl build-image agent-environment --base rootfs.tar --output dist",
+    "gymctl build-image ./my-image --base my-python:3.12",
+)
+
+
+@click.command("build-image", epilog=EPILOG)
+@click.argument("image")
+@click.option("--format", "form", type=click.Choice(["oci"]), default="oci", show_default=True, help="What to build.")
+@click.option("--base", metavar="REF|TAR", help="What to build on: a reference, an archive, or a root file system's tar with Python.")
+@click.option("--set", "sets", multiple=True, metavar="K=V", help="A value for an ARG of the Dockerfile; may be repeated.")
+@click.option("--output", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), default=Path("dist"), show_default=True, help="Where the files go.")
+@ui.json_option
+def command(image: str, form: str, base: str | None, sets: tuple[str, ...], output: Path, as_json: bool) -> int:
+    """Build an image with Docker; writes its archive, SHA256SUMS and image.json."""
+    from gymctl import builds, runners
+
+    with ui.telling() as told:
+        built = builds.build_image(image, base, fields(sets, "--set"), output, runners.load("docker"), told.progress)
+    if as_json:
+        ui.print_json({**built.document, "output": str(built.directory)})
+        return 0
+    click.echo(f"{built.artifact.ref}  {built.artifact.digest}")
+    for path in sorted(built.directory.iterdir()):
+        click.echo(f"{path}  {ui.size(path.stat().st_size)}", err=True)
+    return 0
