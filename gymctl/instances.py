@@ -237,20 +237,23 @@ def sweep(runner_name: str, name: str) -> None:
         module.stop(handle)
 
 
-def orphans(told: Callable[[str], None] = lambda text: None) -> dict[str, tuple[str, dict[str, Any]]]:
-    """{name: (runner, handle)} of what carries our label and has no directory any more."""
-    known, found = set(names()), {}
+def labeled(told: Callable[[str], None] = lambda text: None) -> dict[str, tuple[str, dict[str, Any]]]:
+    """{name: (runner, handle)} of everything on this host that carries our label."""
+    found = {}
     for runner_name in BUILT_IN:
         try:
             handles = runners.load(runner_name).find()
         except Unavailable as error:
             told(f"{runner_name}: not asked: {error.message}")
             continue
-        for its_label, handle in handles.items():
-            name = its_label.partition("/")[2]
-            if name not in known:
-                found[name] = (runner_name, handle)
+        found |= {its_label.partition("/")[2]: (runner_name, handle) for its_label, handle in handles.items()}
     return found
+
+
+def orphans(told: Callable[[str], None] = lambda text: None) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The same, only of what has no directory any more."""
+    known = set(names())
+    return {name: where for name, where in labeled(told).items() if name not in known}
 
 
 def dead_claims() -> list[str]:
@@ -269,14 +272,14 @@ def _is_dead_claim(name: str) -> bool:
 
 
 def rows(*, everything: bool = False, told: Callable[[str], None] = lambda text: None) -> list[dict[str, Any]]:
-    """What `ps` shows, a mapping an instance: the recorded ones, with `everything` also what lost its record."""
-    listed = [_row(name) for name in names()]
-    if everything:
-        listed += [
-            {"name": name, "runner": runner_name, "status": "orphaned", "url": handle.get("url", ""), "ports": handle.get("ports", {})}
-            for name, (runner_name, handle) in sorted(orphans(told).items())
-        ]
-    return listed
+    """What `ps` shows, a mapping an instance: the recorded ones, with `everything` also what still runs without a (whole) record."""
+    listed = {name: _row(name) for name in names()}
+    for name, (runner_name, handle) in sorted(labeled(told).items()) if everything else ():
+        row = listed.setdefault(name, {"name": name, "status": "orphaned"})
+        if row["status"] in ("orphaned", "broken"):
+            row |= {"status": "orphaned", "runner": runner_name, "url": handle.get("url", ""), "ports": handle.get("ports", {})}
+            row["detail"] = f"runs, and has no record: `gymctl stop {name}` ends it"
+    return list(listed.values())
 
 
 def _row(name: str) -> dict[str, Any]:

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from gymctl import __version__, assets, instances, proc, recipe, runners, wire
+from gymctl import __version__, assets, instances, paths, proc, recipe, runners, wire
 from gymctl.errors import NotFound, StartError, Unavailable, Unsupported, UsageError
 from gymctl.instances import Instance
 from gymctl.marked import near
 from gymctl.recipe import Source
 from gymctl.runner import Option, Plan, Told
-
-RUNNER_VARIABLE = "GYMCTL_RUNNER"
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ def _await(instance: Instance, module: ModuleType, source: Source, told: Told) -
 
 def choose(source: Source, wanted: str | None) -> tuple[str, ModuleType, list[str]]:
     """(name, module, notes): the runner asked for by flag or variable, else the first that boots the image and answers here."""
-    named = wanted or os.environ.get(RUNNER_VARIABLE)
+    named = wanted or os.environ.get(paths.RUNNER_VARIABLE)
     if named and named != "auto":
         module = runners.load(named)
         return named, _fitting(named, module, source), []

@@ -10,6 +10,22 @@ from gymctl.errors import Unavailable
 
 STATE_VARIABLE = "GYMCTL_STATE_DIR"
 CACHE_VARIABLE = "GYMCTL_CACHE_DIR"
+RUNNER_VARIABLE = "GYMCTL_RUNNER"
+DEBUG_VARIABLE = "GYMCTL_DEBUG"
+
+VARIABLES = {
+    RUNNER_VARIABLE: "the runner to use where --runner is left out; `auto` for the first that works here",
+    STATE_VARIABLE: "where instances and kept episodes live (default: the user's state folder)",
+    CACHE_VARIABLE: "where what can be made or fetched again lives (default: the user's cache folder)",
+    DEBUG_VARIABLE: "1 prints the trace of a fault in gymctl",
+    "GYMCTL_URL": "set for an agent: where the environment serves",
+    "GYMCTL_SESSION": "set for an agent: its session",
+    "GYMCTL_TOKEN": "set for an agent: the instance's token, where its kind asks for one",
+    "GYMCTL_LABEL": "set for everything that is started: whose it is",
+    "DOCKER_HOST": "the Docker engine's address (runner docker)",
+    "NO_COLOR": "no colors on a terminal",
+}
+"""Every variable that is read or set, for README's table."""
 
 
 def state_dir() -> Path:

@@ -14,6 +14,7 @@ import click
 
 from gymctl import __version__
 from gymctl.errors import BUG, GymctlError, Interrupted, UsageError
+from gymctl.paths import DEBUG_VARIABLE
 
 VERBS = {
     "run": "Start an environment, or a whole episode",
@@ -141,7 +142,7 @@ def _report(as_json: bool, type: str, message: str, hint: str, code: int) -> int
 def _bug(error: Exception, as_json: bool) -> int:
     import traceback
 
-    if os.environ.get("GYMCTL_DEBUG"):
+    if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exception(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{last.filename.rpartition('gymctl/')[2]}:{last.lineno}"
