@@ -221,3 +221,15 @@ def test_integrity_near_names_and_paging(books: Context, call: Any) -> None:
     assert call(books, "accounting_list_invoices", status=["draft", "void"])["total"] == 0
     assert call(books, "accounting_list_payments", amount=50, kind="received")["sum"] == 50.0
     assert _refused(call, books, "accounting_create_vendor", name="aire it support", email="a@b.example").type == "conflict"
+
+
+def test_money_on_no_invoice_is_shown_and_applied(books: Context, call: Any) -> None:
+    books.db.insert("accounting.payments", kind="received", customer_id="cus_1", amount=70.0, day="2026-03-08", reference="KCR")
+    assert call(books, "accounting_get_customer", customer_id="cus_1")["unapplied"] == 70.0
+    invoice = _invoice(call, books)
+    call(books, "accounting_send_invoice", invoice_id=invoice["id"])
+    assert _refused(call, books, "accounting_apply_payment", payment_id="pay_2", invoice_id=invoice["id"]).type == "invalid"
+    assert _refused(call, books, "accounting_apply_payment", payment_id="pay_1", invoice_id="TC-0099").type == "conflict"
+    applied = call(books, "accounting_apply_payment", payment_id="pay_2", invoice_id="TC-0099")
+    assert (applied["payment"]["invoice_id"], applied["invoice"]["status"], applied["invoice"]["balance"]) == ("inv_1", "paid", 0.0)
+    assert call(books, "accounting_get_customer", customer_id="cus_1")["unapplied"] == 0.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Meta
+
 from ...lookup import Cursor, Email, Limit, Name, changes, has_words, refuse_if_referred, resolve
 from ...registry import Context, page, tool
 from ...store import Row, ToolError
@@ -14,7 +16,8 @@ __all__ = ["bills", "invoices", "payments", "reports"]
 
 CustomerId = Annotated[str, "id, name or e-mail address of the customer"]
 VendorId = Annotated[str, "id, name or e-mail address of the vendor"]
-Days = Annotated[int, "days from an invoice's day to the day it is due"]
+Terms = Annotated[int, Meta(ge=0, le=3650)]
+Days = Annotated[Terms, "days from an invoice's day to the day it is due"]
 
 
 def _refuse_same_name(ctx: Context, table: str, name: str, but: str = "") -> None:
@@ -46,11 +49,13 @@ def search_customers(
 
 @tool("accounting", read_only=True)
 def get_customer(ctx: Context, customer_id: CustomerId) -> Row:
-    """A customer with its balance, its invoices and its payments."""
+    """A customer with its balance, its invoices, its payments and what of these is on no invoice yet (`unapplied`)."""
     customer = ledger.find_customer(ctx, customer_id)
     invoices = ctx.db.rows("accounting.invoices", "customer_id = ?", (customer["id"],), order="issue_day, number")
     payments = ctx.db.rows("accounting.payments", "customer_id = ?", (customer["id"],), order="day, id")
-    return {"customer": _with_balance(ctx, customer, "accounting.invoices", "customer_id"), "invoices": invoices, "payments": payments}
+    unapplied = ledger.total(p["amount"] for p in payments if p["kind"] == "received" and p["invoice_id"] is None)
+    found = _with_balance(ctx, customer, "accounting.invoices", "customer_id")
+    return {"customer": found, "invoices": invoices, "payments": payments, "unapplied": unapplied}
 
 
 @tool("accounting", aliases=("accounting_add_customer",))
@@ -76,7 +81,7 @@ def update_customer(
     email: Annotated[Email | None, "where invoices go"] = None,
     phone: Annotated[Short | None, "telephone number"] = None,
     address: Annotated[Short | None, "postal address"] = None,
-    terms_days: Annotated[int | None, "days from an invoice's day to the day it is due"] = None,
+    terms_days: Annotated[Terms | None, "days from an invoice's day to the day it is due"] = None,
     is_active: Annotated[bool | None, "inactive customers get no new invoices"] = None,
     notes: Annotated[Short | None, "anything worth knowing; replaces the notes that are there"] = None,
 ) -> Row:
@@ -134,7 +139,7 @@ def update_vendor(
     email: Annotated[Email | None, "where to write"] = None,
     phone: Annotated[Short | None, "telephone number"] = None,
     address: Annotated[Short | None, "postal address"] = None,
-    terms_days: Annotated[int | None, "days from a bill's day to the day it is due"] = None,
+    terms_days: Annotated[Terms | None, "days from a bill's day to the day it is due"] = None,
     is_active: Annotated[bool | None, "inactive vendors get no new bills"] = None,
     notes: Annotated[Short | None, "anything worth knowing; replaces the notes that are there"] = None,
 ) -> Row:

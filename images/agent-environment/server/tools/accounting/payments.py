@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from ...lookup import Cursor, Limit, Where, has_words, select
 from ...registry import Context, Day, page, tool
-from ...store import Row
+from ...store import Row, ToolError
 from . import ledger
 from .ledger import Amount, Short
 
@@ -60,6 +60,23 @@ def pay_bill(
         reference=reference, memo=memo,
     )  # fmt: skip
     return {"payment": payment, "bill": settled}
+
+
+@tool("accounting")
+def apply_payment(
+    ctx: Context, payment_id: Annotated[str, "id of the payment"], invoice_id: Annotated[str, "id or number of an invoice of the same customer"]
+) -> Row:
+    """Put money received that belongs to no invoice yet onto one of the customer's; balance and state follow."""
+    payment = ctx.db.get("accounting.payments", payment_id)
+    invoice = ledger.find_invoice(ctx, invoice_id)
+    if payment["kind"] != "received" or payment["invoice_id"]:
+        where = f"is on invoice {payment['invoice_id']}" if payment["invoice_id"] else "was made to a vendor"
+        raise ToolError("conflict", f"{payment_id} {where}", "reverse it first with accounting_reverse_payment" if payment["invoice_id"] else "")
+    if payment["customer_id"] != invoice["customer_id"]:
+        raise ToolError("invalid", f"{payment_id} is of customer {payment['customer_id']}, {invoice['number']} of {invoice['customer_id']}")
+    ledger.refuse_status(invoice, "paid", "draft", "void", "paid")
+    settled = ledger.settle(ctx, "accounting.invoices", invoice, payment["amount"])
+    return {"payment": ctx.db.update("accounting.payments", payment_id, invoice_id=invoice["id"]), "invoice": settled}
 
 
 @tool("accounting", destructive=True)

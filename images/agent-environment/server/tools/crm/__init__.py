@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from msgspec import Meta
+
 from ...lookup import Cursor, Email, Limit, Money, Name, Text, Where, address, changes, has_words, person, refuse_if_referred, resolve, select
 from ...registry import Context, Day, Time, page, tool
 from ...store import Row, ToolError
@@ -12,6 +14,7 @@ from . import activities, cleanup, pipeline
 __all__ = ["activities", "cleanup", "pipeline"]
 
 ContactStatus = Literal["lead", "prospect", "customer", "inactive"]
+Count = Annotated[int, Meta(ge=0, le=10_000_000)]
 ContactId = Annotated[str, "id, e-mail address or full name of the contact"]
 CompanyId = Annotated[str, "id, name or domain of the company"]
 DealId = Annotated[str, "id or name of the deal"]
@@ -133,7 +136,7 @@ def search_companies(
     industry: Annotated[str | None, "only this industry (any case)"] = None,
     city: Annotated[str | None, "only this city (any case)"] = None,
     owner: Owner = None,
-    min_employees: Annotated[int | None, "at least so many employees"] = None,
+    min_employees: Annotated[Count | None, "at least so many employees"] = None,
     limit: Limit = 20,
     cursor: Cursor = None,
 ) -> Row:
@@ -164,7 +167,7 @@ def create_company(
     name: Annotated[Name, "the company's name"],
     domain: Annotated[Text, "its mail domain; no other company may have it"] = "",
     industry: Annotated[Text, "what it does"] = "",
-    employees: Annotated[int | None, "how many people work there"] = None,
+    employees: Annotated[Count | None, "how many people work there"] = None,
     city: Annotated[Text, "where it sits"] = "",
     phone: Annotated[Text, "telephone number"] = "",
     notes: Annotated[Text, "anything worth knowing"] = "",
@@ -188,7 +191,7 @@ def update_company(
     name: Annotated[Name | None, "the company's name"] = None,
     domain: Annotated[Text | None, "its mail domain"] = None,
     industry: Annotated[Text | None, "what it does"] = None,
-    employees: Annotated[int | None, "how many people work there"] = None,
+    employees: Annotated[Count | None, "how many people work there"] = None,
     city: Annotated[Text | None, "where it sits"] = None,
     phone: Annotated[Text | None, "telephone number"] = None,
     notes: Annotated[Text | None, "anything worth knowing; replaces the notes that are there"] = None,
