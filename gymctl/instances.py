@@ -10,7 +10,6 @@ flock on `lock`, ending it an exclusive one.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import fcntl
 import importlib
 import json
@@ -144,6 +143,8 @@ def get(name: str) -> Instance:
     except (FileNotFoundError, NotADirectoryError):
         if (paths.instances_dir() / name).is_dir() and "/" not in name:
             raise Unavailable(f"{name} was claimed and never started", hint=f"`gymctl stop {name}` removes it") from None
+        import difflib
+
         known = names()
         found = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f"did you mean {found[0]}?" if found else f"running: {', '.join(known)}" if known else "nothing runs; `gymctl run RECIPE` starts one"

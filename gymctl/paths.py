@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -45,6 +44,8 @@ def instances_dir() -> Path:
 
 def state_id() -> str:
     """12 hex digits that stand for this state directory in labels: two users or two state directories never mix."""
+    import hashlib  # loads OpenSSL: most commands need no label
+
     return hashlib.sha256(os.fsencode(state_dir())).hexdigest()[:12]
 
 

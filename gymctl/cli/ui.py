@@ -8,11 +8,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gymctl.runner import Told
+if TYPE_CHECKING:
+    from gymctl.runner import Told
 
 QUIET_SECONDS = 0.5
 
@@ -51,6 +52,8 @@ def _unicode() -> bool:
 @contextlib.contextmanager
 def telling() -> Iterator[Told]:
     """Where a verb tells its news. On a terminal one line that is redrawn and goes away; elsewhere a line a step once it takes longer than a second."""
+    from gymctl.runner import Told
+
     teller = _Redrawn() if lively() else _Lines()
     try:
         yield Told(teller.step, teller.progress)
