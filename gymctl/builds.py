@@ -271,14 +271,11 @@ def _copy(chunks: Iterator[bytes], file: IO[bytes], progress: Progress) -> None:
 
 def _whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(Path(temporary).unlink, missing_ok=True)
         with os.fdopen(fd, "wb") as file:
             write(file)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise

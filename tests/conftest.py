@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = "agent-environment"
+pytest_plugins = ["tests.engine"]
 
 
 @dataclass

@@ -14,12 +14,13 @@ LAYERS = [
     {"cli", "", "env", "__main__"},
     {"agents"},
     {"launch", "doctor"},
-    {"session", "assets"},
+    {"session", "builds"},
+    {"assets"},
     {"instances"},
     {"runners", "kinds", "evaluators"},
     {"vm"},
     {"recipe", "runner", "cache"},
-    {"marked", "archives", "episode", "proc", "wire", "paths"},
+    {"marked", "manifests", "archives", "episode", "proc", "wire", "paths"},
     {"errors"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -48,26 +48,20 @@ PORT_TAKEN = ("port is already allocated", "address already in use")
 LAST_LINES = 5
 
 
-class _PortTaken(Exception):
-    """The engine's own race, or a port that somebody else holds."""
-
-
 def start(plan: Plan, /) -> Handle:
     """Create and start a container, read its port back: {container, url, ports, image, notes}. StartError, Conflict, UsageError, Unavailable."""
     api = engine.client()
     notes: list[str] = []
     for host_port in _choices(plan, notes):
         container = _create(api, plan, host_port)
-        try:
-            _begin(api, plan, container)
-            return _handle(api, plan, container, notes)
-        except _PortTaken:
-            _remove(api, container)
-            if plan.host_port:
-                raise _port_conflict(api, plan.host_port) from None
-        except BaseException:
-            _remove(api, container)
-            raise
+        with contextlib.ExitStack() as undo:
+            undo.callback(_remove, api, container)
+            if _begin(api, plan, container):
+                handle = _handle(api, plan, container, notes)
+                undo.pop_all()
+                return handle
+        if plan.host_port:
+            raise _port_conflict(api, plan.host_port)
     raise StartError("the engine found no free port on 127.0.0.1 in two tries", hint="is the range of local ports used up? `gymctl ps --all` shows what runs")
 
 
@@ -111,26 +105,23 @@ def _port_conflict(api: APIClient, port: int) -> Conflict:
 def _create(api: APIClient, plan: Plan, host_port: int) -> str:
     from docker.errors import APIError, ImageNotFound
 
-    port = f"{plan.port}/tcp"
-    name = _container_name(plan.label)
-    try:
-        with engine.failures(f"creating the container of {plan.name}"):
-            try:
-                made = api.create_container(
-                    plan.image.get("digest") or plan.image["ref"], name=name, detach=True, environment={**plan.env, **plan.secrets}, labels={LABEL: plan.label},
-                    ports=[(plan.port, "tcp")], host_config=api.create_host_config(port_bindings={port: ("127.0.0.1", host_port or None)}, **_limits(plan)),
-                )  # fmt: skip
-            except ImageNotFound as error:
-                raise StartError(f"the engine has no image {plan.image['ref']}", hint="`gymctl load FILE.tar`") from error
-            except APIError as error:
-                if error.status_code == 409 and "is already in use" in engine.reason(error):
-                    raise _name_conflict(api, name, plan) from error
-                raise
-    except (Conflict, UsageError):
-        raise
-    except BaseException:  # interrupted while the engine was at work: it may be there, and nobody knows its id
-        _remove_named(api, name, plan.label)
-        raise
+    name, port = _container_name(plan.label), f"{plan.port}/tcp"
+    host_config = api.create_host_config(port_bindings={port: ("127.0.0.1", host_port or None)}, **_limits(plan))
+    with contextlib.ExitStack() as undo, engine.failures(f"creating the container of {plan.name}"):
+        undo.callback(_remove_named, api, name, plan.label)  # interrupted while the engine is at work, and nobody knows its id
+        try:
+            made = api.create_container(
+                plan.image.get("digest") or plan.image["ref"], name=name, detach=True, environment={**plan.env, **plan.secrets},
+                labels={LABEL: plan.label}, ports=[(plan.port, "tcp")], host_config=host_config,
+            )  # fmt: skip
+        except ImageNotFound as error:
+            raise StartError(f"the engine has no image {plan.image['ref']}", hint="`gymctl load FILE.tar`") from error
+        except APIError as error:
+            if error.status_code == 409 and "is already in use" in engine.reason(error):
+                undo.pop_all()  # it is another's
+                raise _name_conflict(api, name, plan) from error
+            raise
+        undo.pop_all()
     return str(made["Id"])
 
 
@@ -178,7 +169,8 @@ def _closed_network() -> str:
     return f"gymctl-{paths.state_id()}"
 
 
-def _begin(api: APIClient, plan: Plan, container: str) -> None:
+def _begin(api: APIClient, plan: Plan, container: str) -> bool:
+    """Start it; False when its port is taken: the engine's own race, or somebody else."""
     from docker.errors import APIError, NotFound
 
     with engine.failures(f"starting the container of {plan.name}"):
@@ -188,11 +180,12 @@ def _begin(api: APIClient, plan: Plan, container: str) -> None:
             if f"network {_closed_network()} not found" not in engine.reason(error):
                 raise
             _make_closed_network(api)
-            _begin(api, plan, container)
+            return _begin(api, plan, container)
         except APIError as error:
             if any(sign in engine.reason(error) for sign in PORT_TAKEN):
-                raise _PortTaken from error
+                return False
             raise
+    return True
 
 
 def _make_closed_network(api: APIClient) -> None:
