@@ -67,7 +67,7 @@ def encode(column: Column, value: Any, zone: ZoneInfo) -> Any:
     return int(value) if column.type == "bool" else value
 
 
-def decode(table: Table, raw: sqlite3.Row, zone: ZoneInfo) -> Row:
+def decode(table: Table, raw: sqlite3.Row | Row, zone: ZoneInfo) -> Row:
     """A row of SQLite as tools, /show-data and checks see it."""
     row: Row = dict(raw)
     for name, column in _special(table.sql_name):

@@ -7,8 +7,7 @@ the series and that start; when nobody and nothing is attached to that row, the 
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,12 +17,18 @@ from ...registry import Context
 from ...store import Row, ToolError, decode, show_time, stored_time, table, utc_text
 from . import rules
 
+# Rows come out of SQLite as one JSON text: what is made of it is remembered by that text, and the text is what costs time to fetch.
 _EVENTS = table("calendar.events")
+_COLUMNS = ("id", *_EVENTS.columns)
 _SELECT = (
-    "SELECT e.*, c.timezone AS _zone, c.owner AS _owner, c.is_primary AS _primary"
+    "SELECT json_group_array(json_array(" + ", ".join(f'e."{c}"' for c in _COLUMNS) + ", c.timezone, c.owner, c.is_primary))"
     " FROM calendar_events e JOIN calendar_calendars c ON c.id = e.calendar_id WHERE "
 )
 _REACHES = 'e.start < ? AND (e.recurrence IS NOT NULL OR e."end" >= ?)'
+_NOT_CANCELLED = " AND e.status != 'cancelled'"
+_MOVED = "SELECT json_group_array(json_array(recurring_event_id, original_start)) FROM calendar_events WHERE recurring_event_id IS NOT NULL"
+_ATTENDEES = "SELECT json_group_array(json_array(event_id, email, name, response, optional)) FROM (SELECT * FROM calendar_attendees ORDER BY id)"
+_TAGS = "SELECT json_group_array(json_array(event_id, name)) FROM (SELECT * FROM calendar_tags ORDER BY name, id)"
 _YEARS = timedelta(days=20 * 366)
 
 # What a person sees without asking for one calendar: their own, those that are nobody's primary one, and what they are invited to.
@@ -53,14 +58,6 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 @lru_cache(maxsize=16384)
-def _shown(raw: sqlite3.Row, zone: ZoneInfo) -> tuple[Row, ZoneInfo, str, bool]:
-    """(row as shown, the event's zone, the calendar's owner, whether the calendar is shared); never to be changed in place."""
-    row = decode(_EVENTS, raw, zone)
-    named, owner, primary = row.pop("_zone"), row.pop("_owner"), row.pop("_primary")
-    return row, zone_named(row["timezone"] or named) if row["timezone"] or named else zone, owner, not primary
-
-
-@lru_cache(maxsize=16384)
 def bounds(start: str, end: str, zone: ZoneInfo) -> tuple[str, str]:
     """The stored instants between which an event takes place; days are those of `zone`."""
     if len(start) > 10:
@@ -83,7 +80,9 @@ def check_window(ctx: Context, start: str, end: str) -> None:
         raise ToolError("invalid", "the calendar can be seen 20 years back and 20 years ahead", f"now is {ctx.now.astimezone(ctx.zone).isoformat()}")
 
 
-def happening(ctx: Context, start: str, end: str, where: str = VISIBLE, params: Sequence[Any] | None = None, *, cancelled: bool = False) -> list[Occurrence]:
+def happening(
+    ctx: Context, start: str, end: str, where: str = VISIBLE, params: Sequence[Any] | None = None, *, cancelled: bool = False
+) -> Sequence[Occurrence]:
     """Every occurrence that overlaps the stored instants [start, end) of the events that `where` selects, earliest first.
 
     `where` is SQL over events `e` and their calendars `c`.
@@ -91,27 +90,40 @@ def happening(ctx: Context, start: str, end: str, where: str = VISIBLE, params: 
     check_window(ctx, start, end)
     params = [ctx.user.email] * 4 if params is None else params
     sql = f"{_SELECT}{_REACHES} AND {where}{'' if cancelled else _NOT_CANCELLED}"
-    found: list[Occurrence] = []
-    moved: dict[str, set[str]] | None = None
-    for raw in ctx.db.connection.execute(sql, (_day_after(end), _day_before(start), *params)):
-        row, zone, owner, shared = _shown(raw, ctx.zone)
-        if raw["recurrence"] is None:
-            begin, finish = bounds(raw["start"], raw["end"], ctx.zone)
+    return _happening(_text(ctx, sql, (_day_after(end), _day_before(start), *params)), _text(ctx, _MOVED), ctx.zone, start, end)
+
+
+def _text(ctx: Context, sql: str, params: Sequence[Any] = ()) -> str:
+    """What a query for one JSON text gives."""
+    return str(ctx.db.connection.execute(sql, params).fetchone()[0])
+
+
+@lru_cache(maxsize=256)
+def _happening(events: str, moved: str, zone: ZoneInfo, start: str, end: str) -> tuple[Occurrence, ...]:
+    changed: dict[str, set[str]] = {}
+    for series, original in json.loads(moved):
+        changed.setdefault(series, set()).add(original)
+    found = []
+    for *values, named, owner, primary in json.loads(events):
+        raw = dict(zip(_COLUMNS, values, strict=True))
+        row = decode(_EVENTS, raw, zone)
+        own_zone = zone_named(row["timezone"] or named) if row["timezone"] or named else zone
+        for first, last, shown in _times(raw, row, own_zone, zone, changed.get(raw["id"], set()), (start, end)):
+            begin, finish = bounds(first, last, zone)
             if begin < end and finish > start:
-                found.append(Occurrence(begin, finish, row, row["recurring_event_id"] or row["id"], owner, shared))
-            continue
-        if moved is None:
-            moved = _moved(ctx)
-        gone = moved.get(raw["id"], set()) | skipped(raw["exdates"], ctx.zone)
-        for first, last in rules.spans(raw["recurrence"], raw["start"], raw["end"], zone, start, end):
-            begin, finish = bounds(first, last, ctx.zone)
-            if begin < end and finish > start and not (gone and is_skipped(first, gone, zone)):
-                found.append(Occurrence(begin, finish, _repeated(row, first, last, ctx.zone), row["id"], owner, shared))
-    found.sort(key=_by_time)
-    return found
+                found.append(Occurrence(begin, finish, shown, row["recurring_event_id"] or row["id"], owner, not primary))
+    return tuple(sorted(found, key=_by_time))
 
 
-_NOT_CANCELLED = " AND e.status != 'cancelled'"
+def _times(raw: Row, row: Row, own_zone: ZoneInfo, zone: ZoneInfo, changed: set[str], window: tuple[str, str]) -> Iterator[tuple[str, str, Row]]:
+    """Stored start and end, and row, of every occurrence of one row of events that can touch the window."""
+    if raw["recurrence"] is None:
+        yield raw["start"], raw["end"], row
+        return
+    gone = changed | skipped(raw["exdates"], zone)
+    for first, last in rules.spans(raw["recurrence"], raw["start"], raw["end"], own_zone, *window):
+        if not is_skipped(first, gone, own_zone):
+            yield first, last, _repeated(row, first, last, zone)
 
 
 def _by_time(occurrence: Occurrence) -> tuple[str, str, str]:
@@ -126,14 +138,6 @@ def _day_after(stored: str) -> str:
 @lru_cache(maxsize=1024)
 def _day_before(stored: str) -> str:
     return utc_text(datetime.fromisoformat(stored) - timedelta(days=1))[:10]
-
-
-def _moved(ctx: Context) -> dict[str, set[str]]:
-    """Per series, the starts of the occurrences that have a row of their own."""
-    found: dict[str, set[str]] = {}
-    for row in ctx.db.connection.execute("SELECT recurring_event_id, original_start FROM calendar_events WHERE recurring_event_id IS NOT NULL"):
-        found.setdefault(row[0], set()).add(row[1])
-    return found
 
 
 def is_skipped(first: str, gone: Iterable[str], zone: ZoneInfo) -> bool:
@@ -155,33 +159,35 @@ def _repeated(row: Row, first: str, last: str, zone: ZoneInfo) -> Row:
     }  # fmt: skip
 
 
-def attendees_of(ctx: Context, ids: Iterable[str]) -> dict[str, list[Row]]:
-    """{event id: [{email, name, response, optional}]} for rows of `events`."""
-    wanted = tuple(dict.fromkeys(ids))
-    marks = ",".join("?" * len(wanted))
-    cursor = ctx.db.connection.cursor()
-    cursor.row_factory = None
+def attendees_of(ctx: Context) -> dict[str, list[Row]]:
+    """{event id: [{email, name, response, optional}]}; not to be changed in place."""
+    return _attendees(_text(ctx, _ATTENDEES))
+
+
+@lru_cache(maxsize=256)
+def _attendees(text: str) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
-    sql = f"SELECT event_id, email, name, response, optional FROM calendar_attendees WHERE event_id IN ({marks}) ORDER BY id"
-    for event_id, email, name, response, optional in cursor.execute(sql, wanted):
+    for event_id, email, name, response, optional in json.loads(text):
         found.setdefault(event_id, []).append({"email": email, "name": name, "response": response, "optional": bool(optional)})
     return found
 
 
-def tags_of(ctx: Context, ids: Iterable[str]) -> dict[str, list[str]]:
-    """{event id: [tag names]}."""
-    wanted = tuple(dict.fromkeys(ids))
+def tags_of(ctx: Context) -> dict[str, list[str]]:
+    """{event id: [tag names]}; not to be changed in place."""
+    return _tags(_text(ctx, _TAGS))
+
+
+@lru_cache(maxsize=256)
+def _tags(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    sql = f"SELECT event_id, name FROM calendar_tags WHERE event_id IN ({','.join('?' * len(wanted))}) ORDER BY name, id"
-    for event_id, name in ctx.db.connection.execute(sql, wanted):
+    for event_id, name in json.loads(text):
         found.setdefault(event_id, []).append(name)
     return found
 
 
 def complete(ctx: Context, occurrences: Sequence[Occurrence]) -> list[Row]:
     """The rows of these occurrences with `attendees` and `tags`; other people's private events show their time only."""
-    ids = [i for o in occurrences for i in (o.row["id"], o.master)]
-    attendees, tags, me = attendees_of(ctx, ids), tags_of(ctx, ids), ctx.user.email.lower()
+    attendees, tags, me = attendees_of(ctx), tags_of(ctx), ctx.user.email.lower()
     rows = []
     for o in occurrences:
         people = attendees.get(o.row["id"]) or attendees.get(o.master) or []

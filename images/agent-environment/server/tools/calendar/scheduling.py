@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, NamedTuple
 
@@ -41,7 +41,7 @@ def busy(ctx: Context, email: str, start: str, end: str, *, all_day: bool = True
     return times
 
 
-def _unhidden(found: list[Occurrence]) -> list[Occurrence]:
+def _unhidden(found: Sequence[Occurrence]) -> list[Occurrence]:
     """The same with every event public, so that attendees can be read; what is shown is masked by _for_others."""
     return [o._replace(row={**o.row, "visibility": "default"}) for o in found]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -49,8 +50,8 @@ def _escaped(word: str) -> str:
     return word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _page(ctx: Context, found: list[Occurrence], limit: int, cursor: str | None) -> Row:
-    answer = page(found, limit, cursor, "events")
+def _page(ctx: Context, found: Sequence[Occurrence], limit: int, cursor: str | None) -> Row:
+    answer = page(list(found), limit, cursor, "events")
     answer["events"] = complete(ctx, answer["events"])
     return answer
 
@@ -182,7 +183,7 @@ def local_day(ctx: Context, day: str | None) -> tuple[str, str, str]:
     return day, utc_text(midnight.replace(tzinfo=ctx.zone)), utc_text((midnight + timedelta(days=1)).replace(tzinfo=ctx.zone))
 
 
-def overlaps(found: list[Occurrence]) -> list[tuple[Occurrence, Occurrence]]:
+def overlaps(found: Sequence[Occurrence]) -> list[tuple[Occurrence, Occurrence]]:
     """Every pair that takes place at the same time; `found` is sorted by start."""
     pairs = []
     for n, first in enumerate(found):
