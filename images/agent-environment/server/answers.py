@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -14,10 +14,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from . import envelope
+from .envelope import Envelope
 from .faults import Fault
 from .sessions import OWN
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request, Envelope], Awaitable[Response]]
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 encode = msgspec.json.Encoder().encode
@@ -59,14 +61,15 @@ def foreign_origin(request: Request) -> Fault | None:
     return Fault(403, "ForeignOrigin", f"requests from the site {origin[:200]!r} are refused", "send no Origin header")
 
 
-def edge(endpoint: Endpoint) -> Endpoint:
-    """`endpoint` with every failure answered and X-Session on every answer."""
+def edge(handler: Handler, accepted: Iterable[str]) -> Callable[[Request], Awaitable[Response]]:
+    """`handler` as an endpoint: it gets the request's envelope, every failure is answered, X-Session is on every answer."""
+    fields = frozenset(accepted)
 
     async def answered(request: Request) -> Response:
         try:
             if refused := foreign_origin(request):
                 raise refused
-            response = await endpoint(request)
+            response = await handler(request, await envelope.read(request, fields))
         except Fault as fault:
             response = of_fault(fault)
         except (sqlite3.DatabaseError, OSError) as error:

@@ -8,31 +8,47 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from . import answers, surface_control, surface_tools, surface_verify, tools, universe
+from .answers import Handler
 from .calls import Caller
+from .envelope import Envelope
 from .mcp_surface import McpSurface
 from .sessions import Sessions
 
+
+async def openapi(request: Request, asked: Envelope) -> Response:
+    """This description of the paths."""
+    from .openapi import document
+
+    return answers.answer(document((path, methods, (handler.__doc__ or "").strip(), fields) for path, methods, handler, fields in PATHS), [])
+
+
 POST, GET, BOTH = ["POST"], ["GET"], ["GET", "POST"]
-PATHS = (
-    ("/health", GET, surface_control.health),
-    ("/reset", POST, surface_control.reset),
-    ("/list-tools", BOTH, surface_tools.list_tools),
-    ("/call-tool", POST, surface_tools.call_tool),
-    ("/call-tools", POST, surface_tools.call_tools),
-    ("/enabled-servers", BOTH, surface_tools.enabled_servers),
-    ("/show-data", POST, surface_control.show_data),
-    ("/state", BOTH, surface_control.state),
-    ("/verifier", POST, surface_verify.verifier),
-    ("/log", BOTH, surface_control.log),
-)
+# Path, methods, handler, fields beside tags and image. The busiest come first: the router tries one after the other.
+PATHS: list[tuple[str, list[str], Handler, tuple[str, ...]]] = [
+    ("/call-tools", POST, surface_tools.call_tools, ("tool", "args", "use_cache")),
+    ("/call-tool", POST, surface_tools.call_tool, ("tool", "args", "use_cache")),
+    ("/list-tools", BOTH, surface_tools.list_tools, ()),
+    ("/enabled-servers", BOTH, surface_tools.enabled_servers, ()),
+    ("/reset", POST, surface_control.reset, ("options", "universe", "tools", "seed")),
+    ("/verifier", POST, surface_verify.verifier, ("checks", "claims", "timeout")),
+    ("/show-data", POST, surface_control.show_data, ("server", "table")),
+    ("/state", BOTH, surface_control.state, ("server", "table")),
+    ("/log", BOTH, surface_control.log, ("since",)),
+    ("/health", GET, surface_control.health, ()),
+    ("/openapi.json", GET, openapi, ()),
+]
 
 
 def make(data_dir: Path, default: str, universes: Path = universe.FOLDER) -> Starlette:
     """The application: sessions under `data_dir`, new ones in universe `default`."""
     tools.load()
+    caller = Caller(Sessions(data_dir, default, universes))
+    mcp = McpSurface(caller)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -42,12 +58,14 @@ def make(data_dir: Path, default: str, universes: Path = universe.FOLDER) -> Sta
             await app.state.verifier.close()
         caller.sessions.close()
 
-    caller = Caller(Sessions(data_dir, default, universes))
-    mcp = McpSurface(caller)
-    # The busiest paths first: the router tries one after the other.
-    ordered = sorted(PATHS, key=lambda path: not path[0].startswith("/call"))
-    routes = [Route(prefix + path, answers.edge(endpoint), methods=methods) for prefix in ("", "/api") for path, methods, endpoint in ordered]
-    routes += [Route(prefix + "/mcp", mcp) for prefix in ("", "/api")]
+    routes = [
+        route
+        for prefix in ("", "/api")
+        for route in (
+            *(Route(prefix + path, answers.edge(handler, fields), methods=methods) for path, methods, handler, fields in PATHS),
+            Route(f"{prefix}/mcp", mcp),
+        )
+    ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: answers.no_route}, lifespan=lifespan)
     app.state.caller = caller
     app.state.verifier = None

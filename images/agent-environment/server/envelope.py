@@ -71,8 +71,10 @@ def _named(kind: type | tuple[type, ...]) -> str:
     return " or ".join(words[k] for k in (kind if isinstance(kind, tuple) else (kind,)))
 
 
-async def read(request: Request, *accepted: str) -> Envelope:
-    """The envelope of a request; fields that are not `accepted` are named in its warnings. Fault 400, 413."""
+async def read(request: Request, accepted: frozenset[str]) -> Envelope:
+    """The envelope of a request: its query for GET, else its body; fields that are not `accepted` are named in its warnings. Fault 400, 413."""
+    if request.method in ("GET", "HEAD"):
+        return _envelope(request, dict(request.query_params), accepted)
     content = await _body(request)
     given: Any = {}
     if content.strip():
@@ -85,11 +87,6 @@ async def read(request: Request, *accepted: str) -> Envelope:
     if not isinstance(given, dict):
         raise Fault(400, "InvalidRequest", "the body must be a JSON object")
     return _envelope(request, given, accepted)
-
-
-def of_query(request: Request, *accepted: str) -> Envelope:
-    """The envelope of a request without a body: its query's fields."""
-    return _envelope(request, dict(request.query_params), accepted)
 
 
 async def _body(request: Request) -> bytes:
@@ -108,10 +105,10 @@ def _too_large() -> Fault:
     return Fault(413, "PayloadTooLarge", f"a body has at most {MAX_BODY} bytes", "send less at once")
 
 
-def _envelope(request: Request, given: Row, accepted: tuple[str, ...]) -> Envelope:
+def _envelope(request: Request, given: Row, accepted: frozenset[str]) -> Envelope:
     warnings: list[str] = []
     fields: Row = {}
-    _collect(given, "", EVERYWHERE.union(accepted), fields, warnings)
+    _collect(given, "", EVERYWHERE | accepted, fields, warnings)
     tags = fields.get("tags")
     if tags is not None:
         if not isinstance(tags, dict):

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from . import __version__, envelope
+from . import __version__
 from .answers import answer, encode
 from .calls import Caller, unknown_tool
 from .envelope import Envelope
@@ -25,7 +25,7 @@ def _sessions(request: Request) -> Sessions:
     return caller.sessions
 
 
-async def health(request: Request) -> Response:
+async def health(request: Request, asked: Envelope) -> Response:
     """200 when every part is there: tools for each server, the default universe, a writable data folder; else 503 with the reasons."""
     sessions = _sessions(request)
     reasons = [f"server {s} has no tools" for s in SERVERS if not any(t.server == s for t in TOOLS.values())]
@@ -38,12 +38,11 @@ async def health(request: Request) -> Response:
             reasons.append(f"UNIVERSE_ID: {fault.message}; {fault.hint}")
     if reasons:
         raise Fault(503, "Unhealthy", "; ".join(reasons), reasons=reasons)
-    return answer({"status": "ok", "version": __version__, "universe_id": sessions.default}, [])
+    return answer({"status": "ok", "version": __version__, "universe_id": sessions.default}, asked.warnings)
 
 
-async def reset(request: Request) -> Response:
+async def reset(request: Request, asked: Envelope) -> Response:
     """Put a session back to a universe's first state; {message, universe_id, servers: {server: {table: rows}}}."""
-    asked = await envelope.read(request, "options", "universe", "seed", "tools")
     options = asked.get("options", dict, {})
     universe_id = asked.get("universe", str) or _option(asked, options, "universe_id", "universeId", "universe")
     tools = _tool_names(asked.get("tools", list))
@@ -77,17 +76,14 @@ def _tool_names(names: list[Any] | None) -> list[str] | None:
     return sorted({ALIASES.get(name, name) for name in names})
 
 
-async def show_data(request: Request) -> Response:
+async def show_data(request: Request, asked: Envelope) -> Response:
     """{table: [rows]} of one server."""
-    asked = await envelope.read(request, "server", "table")
     asked.need("server", str)
     return await _data(request, asked, "show-data")
 
 
-async def state(request: Request) -> Response:
+async def state(request: Request, asked: Envelope) -> Response:
     """{table: [rows]} of one server, or {server: {table: [rows]}} of all."""
-    accepted = ("server", "table")
-    asked = envelope.of_query(request, *accepted) if request.method == "GET" else await envelope.read(request, *accepted)
     return await _data(request, asked, "state")
 
 
@@ -126,9 +122,8 @@ def rows(session: Session, chosen: list[tuple[str, str]]) -> dict[str, dict[str,
     return data
 
 
-async def log(request: Request) -> Response:
+async def log(request: Request, asked: Envelope) -> Response:
     """{session, universe_id, log: [{n, at, caller, call, tool, args, ok, result}]}, oldest first; `since` leaves out numbers up to it."""
-    asked = envelope.of_query(request, "since") if request.method == "GET" else await envelope.read(request, "since")
     since = asked.fields.get("since") or 0
     if not str(since).isdigit() or int(since) >= 2**63:
         raise Fault(400, "InvalidRequest", "'since' must be the number of a call")

@@ -8,9 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from . import envelope
 from .answers import answer, as_json, encode
 from .calls import Caller, Outcome
+from .envelope import Envelope
 from .registry import TOOLS, Tool
 from .tables import SERVERS
 
@@ -31,18 +31,17 @@ def _by_server() -> dict[str, list[Tool]]:
     return {server: sorted((t for t in TOOLS.values() if t.server == server), key=lambda t: t.name) for server in SERVERS}
 
 
-async def list_tools(request: Request) -> Response:
+async def list_tools(request: Request, asked: Envelope) -> Response:
     """The tools as a bare list, or as {"tools": [...]} for a body with tags or image."""
-    asked = await envelope.read(request)
     caller: Caller = request.app.state.caller
     async with caller.sessions.use(asked.key, asked.caller, "list-tools") as session:
         tools = [described(tool) for tool in listed(session.tools)]
     return answer({"tools": tools} if asked.fields.keys() & {"tags", "image"} else tools, asked.warnings)
 
 
-async def call_tool(request: Request) -> Response:
-    """Surface A: a bare list of content blocks, or an error with its own status."""
-    outcome, asked = await _called(request)
+async def call_tool(request: Request, asked: Envelope) -> Response:
+    """Call a tool: a bare list of content blocks, or an error with its own status."""
+    outcome = await _called(request, asked)
     if outcome.fault:
         raise outcome.fault
     if not asked.warnings:
@@ -50,9 +49,9 @@ async def call_tool(request: Request) -> Response:
     return answer([{"type": "text", "text": outcome.text.decode()}], asked.warnings)
 
 
-async def call_tools(request: Request) -> Response:
-    """Surface B: {content, isError}, and {error: {type, message, hint}} beside it for a call that failed."""
-    outcome, asked = await _called(request)
+async def call_tools(request: Request, asked: Envelope) -> Response:
+    """Call a tool: {content, isError}, and {error: {type, message, hint}} beside it for a call that failed."""
+    outcome = await _called(request, asked)
     if outcome.fault:
         return answer(failed(outcome), asked.warnings)
     if not asked.warnings:
@@ -68,18 +67,17 @@ def failed(outcome: Outcome) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": True, "error": fault.error()}
 
 
-async def enabled_servers(request: Request) -> Response:
+async def enabled_servers(request: Request, asked: Envelope) -> Response:
     """{"servers": [[name, "OK"]], "total", "online", "offline"}."""
     states = [[server, "OK" if _by_server()[server] else "no tools"] for server in SERVERS]
     online = sum(state == "OK" for _, state in states)
-    return answer({"servers": states, "total": len(states), "online": online, "offline": len(states) - online}, [])
+    return answer({"servers": states, "total": len(states), "online": online, "offline": len(states) - online}, asked.warnings)
 
 
-async def _called(request: Request) -> tuple[Outcome, envelope.Envelope]:
-    asked = await envelope.read(request, "tool", "args", "use_cache")
+async def _called(request: Request, asked: Envelope) -> Outcome:
     name, args = asked.need("tool", str), asked.get("args", dict, {})
     caller: Caller = request.app.state.caller
-    return await caller.call(asked.key, asked.caller, name, args), asked
+    return await caller.call(asked.key, asked.caller, name, args)
 
 
 def _block(text: bytes) -> bytes:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from . import envelope
 from .answers import answer, encode
 from .calls import Caller
+from .envelope import Envelope
 from .faults import Fault
 from .registry import ALIASES, TOOLS
 from .sessions import Session
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 LOG_COLUMNS = ["n", "at", "caller", "call", "tool", "args", "ok", "result"]
 
 
-async def verifier(request: Request) -> Response:
+async def verifier(request: Request, asked: Envelope) -> Response:
     """{session_id, success: true|false|"PENDING", verifiers}; 400 ValidationError, 500 ExecutionError, 504 VerifierTimeout."""
-    asked = await envelope.read(request, "checks", "claims", "timeout")
     checks = asked.need("checks", list) if "claims" not in asked.fields else asked.get("checks", list, [])
     verdict = await _verdict(request, asked, checks)
     return answer({"session_id": asked.key.name, **verdict}, asked.warnings)
@@ -46,7 +45,7 @@ def _tool_of(request: Request) -> Verifier:
     return found
 
 
-async def _verdict(request: Request, asked: envelope.Envelope, checks: list[Any]) -> dict[str, Any]:
+async def _verdict(request: Request, asked: Envelope, checks: list[Any]) -> dict[str, Any]:
     from _verify.faults import ExecutionFailed, InvalidChecks, TimedOut
     from _verify.verifier import DEFAULT_S, MOST_S
 
