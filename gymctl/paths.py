@@ -70,9 +70,10 @@ def _directory(variable: str, default: str) -> Path:
         return _made(Path(chosen).expanduser().absolute())
     import platformdirs
 
-    path: Path = getattr(platformdirs, default)("gymctl", appauthor=False)
-    if not path.is_absolute():  # no HOME and no passwd entry: "~" stays as it is
-        raise Unavailable("there is no home directory", hint=f"set HOME, or {variable}=/some/directory")
+    try:
+        path: Path = getattr(platformdirs, default)("gymctl", appauthor=False).absolute()
+    except RuntimeError as error:  # no HOME and no passwd entry
+        raise Unavailable("there is no home directory", hint=f"set HOME, or {variable}=/some/directory") from error
     return _made(path)
 
 

@@ -28,20 +28,35 @@ def answers(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def private(folder: Path, bridge: tuple[str, str] = BRIDGE) -> Iterator[str]:
-    """A dockerd of our own on a bridge of its own: on docker0 it would disturb one that runs."""
+def private(folder: Path, bridge: tuple[str, str] = BRIDGE, *more: str) -> Iterator[str]:
+    """A dockerd of our own on a bridge of its own: on docker0 it would disturb one that runs. `more` are its options."""
     name, address = bridge
     folder.mkdir(parents=True, exist_ok=True)
     for argv in (["link", "add", name, "type", "bridge"], ["addr", "add", address, "dev", name], ["link", "set", name, "up"]):
         subprocess.run(["ip", *argv], capture_output=True, check=False)  # it may be there from a killed run
     host = f"unix://{folder}/docker.sock"
-    argv = ["dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/docker.pid", "-H", host, "--bridge", name]
+    argv = [
+        "dockerd",
+        "--data-root",
+        f"{folder}/data",
+        "--exec-root",
+        f"{folder}/exec",
+        "--pidfile",
+        f"{folder}/docker.pid",
+        "-H",
+        host,
+        "--bridge",
+        name,
+        *more,
+    ]
     with (folder / "log").open("wb") as log:
         daemon = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
     try:
         deadline = time.monotonic() + 60
         while not answers(host):
-            assert daemon.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()[-2000:]
+            said = (folder / "log").read_text()[-2000:]
+            assert daemon.poll() is None, said
+            assert time.monotonic() < deadline, said
             time.sleep(0.1)
         yield host
     finally:

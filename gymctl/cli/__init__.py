@@ -45,6 +45,12 @@ class Verbs(click.Group):
         command: click.Command = importlib.import_module(f"gymctl.cli.{cmd_name.replace('-', '_')}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # before click makes an exit with code 1 of it
+            raise Interrupted(signal.SIGPIPE) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -101,6 +107,8 @@ def _outcome(as_json: bool) -> int:
         return _print_error(_usage(error), as_json)
     except (Interrupted, KeyboardInterrupt, click.Abort) as error:
         signum = error.signum if isinstance(error, Interrupted) else signal.SIGINT
+        if signum == signal.SIGPIPE:
+            return _to_nowhere()
         return _report(as_json, "Interrupted", f"ended by {signal.Signals(signum).name}", "", 128 + signum)
     except BrokenPipeError:
         return _to_nowhere()

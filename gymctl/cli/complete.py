@@ -23,8 +23,10 @@ def tasks(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> li
     """The tasks of the recipe (or of the instance's recipe) already on the line."""
     from gymctl import instances, recipe
 
+    # Behind an option that has no value yet click leaves the arguments before it in ctx.args.
+    given = ctx.params.get("recipe") or ctx.params.get("name") or next(iter(ctx.args), "")
     with contextlib.suppress(GymctlError):
-        name = ctx.params.get("recipe") or instances.get(ctx.params["name"]).source
+        name = given if "recipe" in ctx.params or ctx.info_name == "run" else instances.get(given).source
         return [task for task in recipe.task_ids(recipe.load(name).directory) if task.startswith(incomplete)]
     return []
 

@@ -22,7 +22,7 @@ def command(names: tuple[str, ...], everything: bool, as_json: bool) -> None:
 
     if everything == bool(names):
         raise UsageError("name instances, or --all", hint="`gymctl ps` lists them")
-    lost = instances.orphans(ui.note) if everything or set(names) - set(instances.names()) else {}
+    lost = instances.orphans() if everything or set(names) - set(instances.names()) else {}
     wanted = [*instances.names(), *lost] if everything else list(dict.fromkeys(names))
     with ui.telling() as told:
         failures = [error for name in wanted if (error := _stop(name, lost.get(name), told, as_json))]
