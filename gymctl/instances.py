@@ -240,7 +240,7 @@ def sweep(runner_name: str, name: str) -> None:
 
 def labeled(told: Callable[[str], None] = lambda text: None) -> dict[str, tuple[str, dict[str, Any]]]:
     """{name: (runner, handle)} of everything on this host that carries our label."""
-    found = {}
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
     for runner_name in BUILT_IN:
         try:
             handles = runners.load(runner_name).find()

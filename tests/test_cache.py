@@ -37,7 +37,7 @@ def files(folder: Path) -> set[str]:
 
 
 def test_an_object_is_named_by_its_bytes_and_cannot_be_written(folder: Path) -> None:
-    path = cache.get_or_make("k", lambda p: p.write_bytes(b"hello"))  # type: ignore[arg-type,return-value]
+    path = cache.get_or_make("k", lambda p: p.write_bytes(b"hello"))  # type: ignore[arg-type]
     assert path.name == "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
     assert path.stat().st_mode & 0o777 == 0o444
     assert cache.get_or_make("k", lambda p: pytest.fail("made again")) == path
@@ -71,7 +71,7 @@ def test_a_killed_maker_leaves_what_gc_removes(tmp_path: Path, folder: Path) -> 
     maker.wait()
     maker.stdout.close()
     assert cache.lookup("key") is None
-    made = cache.get_or_make("key", lambda p: p.write_bytes(b"whole"))  # type: ignore[arg-type,return-value]
+    made = cache.get_or_make("key", lambda p: p.write_bytes(b"whole"))  # type: ignore[arg-type]
     assert made.read_bytes() == b"whole"
     cache.gc()
     assert files(folder) == {"CACHEDIR.TAG", f"objects/{made.name}", "keys/key.json"}
@@ -88,7 +88,7 @@ def test_a_failing_maker_leaves_nothing(folder: Path) -> None:
 
 
 def test_a_changed_object_is_found(cli: Cli, folder: Path) -> None:
-    path = cache.get_or_make("k", lambda p: p.write_bytes(b"hello"))  # type: ignore[arg-type,return-value]
+    path = cache.get_or_make("k", lambda p: p.write_bytes(b"hello"))  # type: ignore[arg-type]
     cache.check(path)
     path.chmod(0o644)
     path.write_bytes(b"hellO")
@@ -157,7 +157,7 @@ def test_a_read_only_cache_is_said(tmp_path: Path, cli: Cli) -> None:
 def test_the_commands(cli: Cli, folder: Path) -> None:
     env = {"GYMCTL_CACHE_DIR": str(folder)}
     assert cli("cache", "ls", env=env).err == "the cache is empty\n"
-    cache.get_or_make("k", lambda p: p.write_bytes(b"hello"), note={"what": "a greeting"})  # type: ignore[arg-type,return-value]
+    cache.get_or_make("k", lambda p: p.write_bytes(b"hello"), note={"what": "a greeting"})  # type: ignore[arg-type]
     assert "a greeting" in cli("cache", "ls", env=env).out
     assert cli("cache", "ls", "--json", env=env).json[0]["bytes"] == 5
     assert cli("cache", "verify", "--json", env=env).json == {"damaged": []}

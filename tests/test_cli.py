@@ -32,13 +32,13 @@ def shape(extra: bool = False, **properties: Any) -> dict[str, Any]:
 
 
 ENVIRONMENT = shape(GYMCTL_URL=TEXT, GYMCTL_SESSION=TEXT, GYMCTL_TOKEN=TEXT)
-RUN = {
+RUN: dict[str, Any] = {
     "name": TEXT, "url": {"type": "string", "pattern": "^http://127\\.0\\.0\\.1:\\d+$"}, "kind": {"enum": ["mcp", "website", "desktop"]},
     "runner": TEXT, "recipe": TEXT, "session": {"type": "string", "minLength": 8}, "image": {"type": "object"},
     "key": {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "token": TEXT,
     "env": ENVIRONMENT, "started": NUMBER, "notes": {"type": "array", "items": TEXT}, "versions": {"type": "object"},
 }  # fmt: skip
-VERDICT = {
+VERDICT: dict[str, Any] = {
     "verdict": {"enum": ["passed", "failed", "none"]}, "score": {"type": ["number", "null"], "minimum": 0, "maximum": 1}, "checks": {"type": "array"},
     "reason": {"anyOf": [{"type": "null"}, shape(type=TEXT, message=TEXT)]},
 }  # fmt: skip
@@ -239,4 +239,3 @@ def test_progress_is_for_terminals_only(cli: Cli) -> None:
     out, _ = child.communicate(timeout=20)
     os.close(main)
     assert out == ""
-
