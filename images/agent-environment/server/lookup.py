@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Annotated, Any
 
@@ -112,6 +112,16 @@ def address(ctx: Context, text: str | None) -> str | None:
     if text is None or "@" in text.strip()[1:]:
         return text if text is None else text.strip().lower()
     return person(ctx, text).lower()
+
+
+def known_person(ctx: Context, text: str | None) -> str | None:
+    """The e-mail address of somebody known; None for None."""
+    return None if text is None else person(ctx, text)
+
+
+def id_of(find: Callable[..., Row], ctx: Context, key: str | None, *more: str | None) -> str | None:
+    """The id of the row that `find` finds for what a client wrote; None for None (an empty text is an id like any other)."""
+    return None if key is None else str(find(ctx, key, *more)["id"])
 
 
 def person_name(ctx: Context, email: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 IMAGE = Path(__file__).parents[3] / "images" / "agent-environment"
@@ -49,6 +50,8 @@ def call() -> Call:
         family = name.partition("_")[0]
         importlib.import_module(f"server.tools.{family}") if family in tools.FAMILIES else tools.load()
         tool = registry.TOOLS[registry.ALIASES.get(name, name)]
-        return tool.function(ctx, **tool.read(args, ctx.zone))
+        answer = tool.function(ctx, **tool.read(args, ctx.zone))
+        msgspec.json.encode(answer)  # as the server does: plain values only
+        return answer
 
     return run

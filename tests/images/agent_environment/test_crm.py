@@ -201,3 +201,16 @@ def test_filters_and_paging(office: Context, call: Any) -> None:
     assert [c["id"] for c in call(office, "crm_search_contacts", not_contacted_since="2026-03-01T00:00:00")["contacts"]] == ["con_3", "con_1"]
     hits: list[Row] = call(office, "crm_search", query="nordfrisch rollout")["hits"]
     assert [(h["table"], h["row"]["id"]) for h in hits] == [("deals", "deal_1"), ("deals", "deal_2")]
+
+
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("crm_create_deal", {"name": "x", "company_id": "cmp_1", "amount": 1, "contact_id": ""}),
+        ("crm_update_deal", {"deal_id": "deal_1", "owner": ""}),
+        ("crm_list_deals", {"company_id": ""}),
+        ("crm_log_activity", {"type": "note", "subject": "x", "deal_id": "deal_1", "contact_id": ""}),
+    ],
+)
+def test_an_empty_text_names_nobody(office: Context, call: Any, tool: str, args: Row) -> None:
+    assert _refused(call, office, tool, **args).type == "not_found"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...lookup import Cursor, Limit, Where, has_words, select
+from ...lookup import Cursor, Limit, Where, has_words, id_of, select
 from ...registry import Context, Day, page, tool
 from ...store import Row, ToolError
 from . import ledger
@@ -74,7 +74,7 @@ def list_bills(
     cursor: Cursor = None,
 ) -> Row:
     """Bills by vendor, state and days, the first due first, with the sum of their balances."""
-    where = Where().add("vendor_id = ?", vendor_id and ledger.find_vendor(ctx, vendor_id)["id"]).any_of("status", status)
+    where = Where().add("vendor_id = ?", id_of(ledger.find_vendor, ctx, vendor_id)).any_of("status", status)
     where.add("bill_day >= ?", billed_from).add("bill_day <= ?", billed_to).add("due_day < ?", due_before)
     rows = [r for r in select(ctx, "accounting.bills", where, order="due_day, id") if has_words(query, r, ("number", "memo"))]
     return {**page(rows, limit, cursor, "bills"), "balance": ledger.total(r["balance"] for r in rows)}

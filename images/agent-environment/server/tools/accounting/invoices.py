@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ...effects import send_mail
-from ...lookup import Cursor, Limit, Where, changes, has_words, select
+from ...lookup import Cursor, Limit, Where, changes, has_words, id_of, select
 from ...registry import Context, Day, page, tool
 from ...store import Row, ToolError
 from . import ledger
@@ -95,7 +95,7 @@ def list_invoices(
     cursor: Cursor = None,
 ) -> Row:
     """Invoices by customer, state, days and size, the oldest first, with the sum of their balances."""
-    where = Where().add("customer_id = ?", customer_id and ledger.find_customer(ctx, customer_id)["id"]).any_of("status", status)
+    where = Where().add("customer_id = ?", id_of(ledger.find_customer, ctx, customer_id)).any_of("status", status)
     where.add("issue_day >= ?", issued_from).add("issue_day <= ?", issued_to).add("due_day < ?", due_before).add("total >= ?", min_total)
     rows = [r for r in select(ctx, "accounting.invoices", where, order="issue_day, number") if has_words(query, r, ("number", "memo"))]
     return {**page(rows, limit, cursor, "invoices"), "balance": ledger.total(r["balance"] for r in rows)}

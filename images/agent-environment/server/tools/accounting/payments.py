@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...lookup import Cursor, Limit, Where, has_words, select
+from ...lookup import Cursor, Limit, Where, has_words, id_of, select
 from ...registry import Context, Day, page, tool
 from ...store import Row, ToolError
 from . import ledger
@@ -106,8 +106,8 @@ def list_payments(
     cursor: Cursor = None,
 ) -> Row:
     """Payments (credits too, with the method `credit note`) by kind, party, days and amount, the oldest first, with their sum."""
-    where = Where().add("kind = ?", kind).add("customer_id = ?", customer_id and ledger.find_customer(ctx, customer_id)["id"])
-    where.add("vendor_id = ?", vendor_id and ledger.find_vendor(ctx, vendor_id)["id"])
+    where = Where().add("kind = ?", kind).add("customer_id = ?", id_of(ledger.find_customer, ctx, customer_id))
+    where.add("vendor_id = ?", id_of(ledger.find_vendor, ctx, vendor_id))
     where.add("day >= ?", from_day).add("day <= ?", to_day).add("abs(amount - ?) < 0.005", amount)
     rows = [r for r in select(ctx, "accounting.payments", where, order="day, id") if has_words(query, r, ("reference", "memo"))]
     return {**page(rows, limit, cursor, "payments"), "sum": ledger.total(r["amount"] for r in rows)}

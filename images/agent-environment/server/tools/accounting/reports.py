@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...lookup import Limit, cents
+from ...lookup import Limit, cents, id_of
 from ...registry import Context, Day, tool
 from ...store import Row, ToolError
 from . import ledger
@@ -42,7 +42,7 @@ def aging_report(
     as_of: Annotated[Day | None, "as it was at the end of this day; left out: today"] = None,
 ) -> Row:
     """What is open, by customer or vendor and by days past due: current (not yet due), 1-30, 31-60, 61-90, over 90."""
-    day = as_of or ctx.today
+    day = str(as_of or ctx.today)
     table, party, column, dated = {
         "receivable": ("accounting.invoices", "customer", "invoice_id", "issue_day"),
         "payable": ("accounting.bills", "vendor", "bill_id", "bill_day"),
@@ -82,8 +82,8 @@ def profit_and_loss(ctx: Context, from_day: FromDay, to_day: ToDay) -> Row:
     net = ledger.total([whole["revenue"], -whole["credits"], -whole["expenses"]])
     accounts = _by([(line["account"], line["amount"]) for line in costs])
     return {
-        "from_day": from_day,
-        "to_day": to_day,
+        "from_day": str(from_day),
+        "to_day": str(to_day),
         **whole,
         "net": net,
         "expenses_by_account": accounts,
@@ -107,7 +107,7 @@ def customer_statement(
 ) -> Row:
     """A customer's account: opening balance, invoices and payments in order with the running balance, closing balance."""
     customer = ledger.find_customer(ctx, customer_id)
-    last = to_day or ctx.today
+    first, last = from_day and str(from_day), str(to_day or ctx.today)
     entries: list[Row] = [
         {"day": r["issue_day"], "kind": "invoice", "id": r["id"], "number": r["number"], "amount": r["total"]}
         for r in ctx.db.rows("accounting.invoices", f"customer_id = ? AND {ledger.ISSUED}", (customer["id"],))
@@ -122,7 +122,7 @@ def customer_statement(
         if (from_day or "") <= entry["day"] <= last:
             balance = ledger.total([balance, entry["amount"]])
             shown.append({**entry, "balance": balance})
-    return {"customer": customer, "from_day": from_day, "to_day": last, "opening": opening, "entries": shown, "closing": balance}
+    return {"customer": customer, "from_day": first, "to_day": last, "opening": opening, "entries": shown, "closing": balance}
 
 
 @tool("accounting", read_only=True)
@@ -133,7 +133,7 @@ def overdue_invoices(
     limit: Limit = 100,
 ) -> Row:
     """Invoices that are past due and not paid, the longest overdue first, with days overdue and the customer's name and address."""
-    customer = ledger.find_customer(ctx, customer_id)["id"] if customer_id else None
+    customer = id_of(ledger.find_customer, ctx, customer_id)
     where = f"{ledger.ISSUED} AND balance > 0 AND due_day < ? AND (? IS NULL OR customer_id = ?)"
     rows = []
     for invoice in ctx.db.rows("accounting.invoices", where, (ctx.today, customer, customer), order="due_day, number"):

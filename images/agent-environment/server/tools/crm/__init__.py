@@ -6,7 +6,24 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...lookup import Cursor, Email, Limit, Money, Name, Text, Where, address, changes, has_words, person, refuse_if_referred, resolve, select
+from ...lookup import (
+    Cursor,
+    Email,
+    Limit,
+    Money,
+    Name,
+    Text,
+    Where,
+    address,
+    changes,
+    has_words,
+    id_of,
+    known_person,
+    person,
+    refuse_if_referred,
+    resolve,
+    select,
+)
 from ...registry import Context, Day, Time, page, tool
 from ...store import Row, ToolError
 from . import activities, cleanup, pipeline
@@ -38,7 +55,7 @@ def find_deal(ctx: Context, key: str) -> Row:
 
 
 def _company_id(ctx: Context, key: str | None) -> str | None:
-    return None if key is None else str(find_company(ctx, key)["id"])
+    return id_of(find_company, ctx, key)
 
 
 def _recent(ctx: Context, where: str, id: str) -> list[Row]:
@@ -113,9 +130,7 @@ def update_contact(
     contact = find_contact(ctx, contact_id)
     if email:
         _refuse_same_email(ctx, email, contact["id"])
-    given = changes(
-        name=name, email=email, company_id=_company_id(ctx, company_id), phone=phone, title=title, status=status, owner=owner and person(ctx, owner)
-    )
+    given = changes(name=name, email=email, company_id=_company_id(ctx, company_id), phone=phone, title=title, status=status, owner=known_person(ctx, owner))
     return {"contact": ctx.db.update("crm.contacts", contact["id"], **given)}
 
 
@@ -199,7 +214,7 @@ def update_company(
 ) -> Row:
     """Change what is given of a company."""
     company = find_company(ctx, company_id)
-    given = changes(name=name, domain=domain, industry=industry, employees=employees, city=city, phone=phone, notes=notes, owner=owner and person(ctx, owner))
+    given = changes(name=name, domain=domain, industry=industry, employees=employees, city=city, phone=phone, notes=notes, owner=known_person(ctx, owner))
     return {"company": ctx.db.update("crm.companies", company["id"], **given)}
 
 
@@ -219,7 +234,7 @@ def list_deals(
     cursor: Cursor = None,
 ) -> Row:
     """Deals by stage, status, owner, company, amount or expected close."""
-    where = Where().add("stage_id = ?", stage and pipeline.find_stage(ctx, stage)["id"]).add("status = ?", status)
+    where = Where().add("stage_id = ?", id_of(pipeline.find_stage, ctx, stage)).add("status = ?", status)
     where.add("lower(owner) = ?", address(ctx, owner)).add("company_id = ?", _company_id(ctx, company_id)).add("amount >= ?", min_amount)
     where.add("expected_close >= ?", closing_from).add("expected_close <= ?", closing_to)
     order = {"expected_close": "expected_close IS NULL, expected_close, id", "name": "name, id"}.get(sort, f"{sort} DESC, id")
@@ -253,7 +268,7 @@ def create_deal(
 ) -> Row:
     """Open a deal in an open stage; closing is done by moving it to a won or lost stage."""
     deal = pipeline.open_deal(
-        ctx, name, find_company(ctx, company_id)["id"], contact_id and find_contact(ctx, contact_id)["id"], amount, stage,
+        ctx, name, find_company(ctx, company_id)["id"], id_of(find_contact, ctx, contact_id), amount, stage,
         currency=currency, expected_close=expected_close, owner=person(ctx, owner or "me"),
     )  # fmt: skip
     return {"deal": deal}
@@ -272,8 +287,8 @@ def update_deal(
 ) -> Row:
     """Change what is given of a deal; its stage is changed by crm_move_deal_stage."""
     deal = find_deal(ctx, deal_id)
-    contact = contact_id and find_contact(ctx, contact_id)["id"]
-    given = changes(name=name, amount=amount, contact_id=contact, currency=currency, expected_close=expected_close, owner=owner and person(ctx, owner))
+    contact = id_of(find_contact, ctx, contact_id)
+    given = changes(name=name, amount=amount, contact_id=contact, currency=currency, expected_close=expected_close, owner=known_person(ctx, owner))
     return {"deal": ctx.db.update("crm.deals", deal["id"], **given, updated_at=ctx.now_text)}
 
 

@@ -21,9 +21,9 @@ TOUCHES = ("call", "email", "meeting")
 
 def _about(ctx: Context, contact: str | None, company: str | None, deal: str | None) -> Row:
     """The three references of an activity, completed from the deal and the contact; ToolError invalid when there are none."""
-    found_deal = resolve(ctx, "crm.deals", deal, "name") if deal else None
-    contact_id = resolve(ctx, "crm.contacts", contact, "name", "email")["id"] if contact else (found_deal and found_deal["contact_id"])
-    company_id = resolve(ctx, "crm.companies", company, "name", "domain")["id"] if company else (found_deal and found_deal["company_id"])
+    found_deal = resolve(ctx, "crm.deals", deal, "name") if deal is not None else None
+    contact_id = resolve(ctx, "crm.contacts", contact, "name", "email")["id"] if contact is not None else (found_deal and found_deal["contact_id"])
+    company_id = resolve(ctx, "crm.companies", company, "name", "domain")["id"] if company is not None else (found_deal and found_deal["company_id"])
     if company_id is None and contact_id:
         company_id = ctx.db.get("crm.contacts", contact_id)["company_id"]
     if not (contact_id or company_id or found_deal):
@@ -127,7 +127,7 @@ def list_activities(
     cursor: Cursor = None,
 ) -> Row:
     """Activities by type, owner, deal, state and due time, the earliest first."""
-    deal = resolve(ctx, "crm.deals", deal_id, "name")["id"] if deal_id else None
+    deal = resolve(ctx, "crm.deals", deal_id, "name")["id"] if deal_id is not None else None
     where = Where().add("type = ?", type).add("lower(owner) = ?", address(ctx, owner)).add("is_done = ?", is_done).add("deal_id = ?", deal)
     where.add("due_at < ?", due_before).add("NOT is_done AND due_at < ?", ctx.now_text if overdue else None)
     rows = select(ctx, "crm.activities", where, order="coalesce(due_at, occurred_at), id")

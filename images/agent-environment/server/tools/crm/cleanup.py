@@ -148,7 +148,7 @@ def reassign_owner(
 ) -> Row:
     """Give companies, contacts, open deals and open activities of one owner to another, who gets a mail; closed deals and done activities stay."""
     old, new = person(ctx, from_owner), person(ctx, to_owner)
-    company = resolve(ctx, "crm.companies", company_id, "name", "domain")["id"] if company_id else None
+    company = resolve(ctx, "crm.companies", company_id, "name", "domain")["id"] if company_id is not None else None
     still_open = {"deals": " AND status = 'open'", "activities": " AND NOT is_done"}
     changed: Row = {}
     for kind in dict.fromkeys(kinds or typing.get_args(Kind)):

@@ -22,7 +22,7 @@ def find_stage(ctx: Context, key: str) -> Row:
 
 def open_deal(ctx: Context, name: str, company_id: str, contact_id: str | None, amount: float, stage: str | None, **values: Any) -> Row:
     """A new deal in an open stage, by default the first; ToolError invalid for a closing stage."""
-    row = find_stage(ctx, stage) if stage else ctx.db.first("crm.stages", "outcome = 'open'", order="position, id")
+    row = find_stage(ctx, stage) if stage is not None else ctx.db.first("crm.stages", "outcome = 'open'", order="position, id")
     if row is None:
         raise ToolError("conflict", "there is no open stage")
     if row["outcome"] != "open":

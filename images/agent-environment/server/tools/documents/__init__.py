@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...lookup import Cursor, Limit, Name, Where, address, has_words, person, select
+from ...lookup import Cursor, Limit, Name, Where, address, has_words, id_of, person, select
 from ...registry import Context, page, tool
 from ...store import Row, ToolError
 from . import access, editing, folders, revisions, sharing
@@ -23,7 +23,7 @@ Owner = Annotated[str | None, "only those of this owner: `me`, an e-mail address
 
 
 def _selected(ctx: Context, folder_id: str | None, status: str | None, owner: str | None) -> list[Row]:
-    where = Where().add("folder_id = ?", folder_id and access.find_folder(ctx, folder_id)["id"]).add("status = ?", status)
+    where = Where().add("folder_id = ?", id_of(access.find_folder, ctx, folder_id)).add("status = ?", status)
     where.add("lower(owner) = ?", address(ctx, owner))
     return select(ctx, "documents.documents", where, order="coalesce(updated_at, created_at) DESC, id")
 
@@ -93,7 +93,7 @@ def create_document(
     status: Annotated[Literal["draft", "published"], "draft or published"] = "draft",
 ) -> Row:
     """Make a document of your own, with its first revision."""
-    folder = access.find_folder(ctx, folder_id)["id"] if folder_id else None
+    folder = id_of(access.find_folder, ctx, folder_id)
     document = ctx.db.insert(
         "documents.documents", folder_id=folder, title=title, body=body, owner=ctx.user.email, status=status, created_at=ctx.now_text, updated_at=ctx.now_text
     )
@@ -107,7 +107,7 @@ def move_document(
     """Move a document to another folder; owner and editors only."""
     document = access.find(ctx, document_id)
     access.require(ctx, document, "editor", "move it")
-    folder = access.find_folder(ctx, folder_id)["id"] if folder_id else None
+    folder = id_of(access.find_folder, ctx, folder_id)
     return {"document": ctx.db.update("documents.documents", document["id"], folder_id=folder), "folder_path": access.folder_path(ctx, folder)}
 
 

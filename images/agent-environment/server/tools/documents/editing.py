@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...lookup import Name
+from ...lookup import Name, id_of
 from ...registry import Context, tool
 from ...store import Row, ToolError
 from ..filesystem import tree
@@ -133,7 +133,7 @@ def import_document(
     first = next(iter(markdown.headings(row["content"])), None)
     name = row["path"].rpartition("/")[2]
     document = ctx.db.insert(
-        "documents.documents", folder_id=access.find_folder(ctx, folder_id)["id"] if folder_id else None,
+        "documents.documents", folder_id=id_of(access.find_folder, ctx, folder_id),
         title=title or (first.text if first else name.rpartition(".")[0] or name), body=row["content"], owner=ctx.user.email,
         created_at=ctx.now_text, updated_at=ctx.now_text,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ...lookup import Name, refuse_if_referred
+from ...lookup import Name, id_of, refuse_if_referred
 from ...registry import Context, tool
 from ...store import Row, ToolError
 from . import access
@@ -38,7 +38,7 @@ def create_folder(
     ctx: Context, name: Annotated[Name, "the folder's name"], parent_id: Annotated[str | None, "the folder it lies in; left out: at the top"] = None
 ) -> Row:
     """Make a folder; two in one place cannot have the same name."""
-    parent = access.find_folder(ctx, parent_id)["id"] if parent_id else None
+    parent = id_of(access.find_folder, ctx, parent_id)
     _refuse_same_name(ctx, name, parent)
     return {"folder": ctx.db.insert("documents.folders", name=name, parent_id=parent)}
 
@@ -52,7 +52,7 @@ def move_folder(
 ) -> Row:
     """Move a folder with everything in it, and rename it if a name is given; into itself or a folder below it is refused."""
     folder = access.find_folder(ctx, folder_id)
-    parent = access.find_folder(ctx, parent_id)["id"] if parent_id else None
+    parent = id_of(access.find_folder, ctx, parent_id)
     above = parent
     while above is not None:
         if above == folder["id"]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ...effects import send_mail
-from ...lookup import address, near_names
+from ...lookup import address, id_of, near_names
 from ...registry import Context, tool
 from ...store import Row, ToolError
 from . import access
@@ -93,7 +93,7 @@ def list_comments(
     author: Annotated[str | None, "only this author's: `me`, an e-mail address, a handle or a name"] = None,
 ) -> Row:
     """Comments, the oldest first, each with its document's title."""
-    document = access.find(ctx, document_id)["id"] if document_id else None
+    document = id_of(access.find, ctx, document_id)
     who = address(ctx, author)
     where = "(?1 IS NULL OR document_id = ?1) AND (?2 IS NULL OR is_resolved = ?2) AND (?3 IS NULL OR lower(author) = ?3)"
     titles = {d["id"]: d["title"] for d in ctx.db.rows("documents.documents")}

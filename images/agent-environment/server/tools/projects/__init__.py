@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ...lookup import Cursor, Limit, Name, Text, Where, address, changes, has_words, person, refuse_if_referred, select
+from ...lookup import Cursor, Limit, Name, Text, Where, address, changes, has_words, id_of, known_person, person, refuse_if_referred, select
 from ...registry import Context, Day, page, tool
 from ...store import Row, ToolError
 from . import keys, planning, workflow, worklogs
@@ -83,7 +83,7 @@ def update_project(
     still_open = ctx.db.count("projects.issues", f"project_id = ? AND {keys.OPEN_SQL}", (project["id"],))
     if status == "done" and still_open:
         raise ToolError("conflict", f"{project['key']} has {still_open} open issues", "finish, cancel or move them first")
-    given = changes(name=name, description=description, status=status, lead=lead and person(ctx, lead), due_day=due_day)
+    given = changes(name=name, description=description, status=status, lead=known_person(ctx, lead), due_day=due_day)
     return {"project": ctx.db.update("projects.projects", project["id"], **given)}
 
 
@@ -109,7 +109,7 @@ def search_issues(
     where = Where().add("project_id = ?", keys.project_id(ctx, project_id)).any_of("status", status).any_of("priority", priority).add("type = ?", type)
     where.add("assignee IS NULL" if assignee == "nobody" else "lower(assignee) = ?", *([] if assignee == "nobody" else [address(ctx, assignee)]))
     where.add("lower(reporter) = ?", address(ctx, reporter)).add("EXISTS (SELECT 1 FROM json_each(labels) WHERE lower(value) = ?)", label and label.lower())
-    where.add("milestone_id = ?", milestone_id and keys.find_milestone(ctx, milestone_id, keys.project_id(ctx, project_id))["id"])
+    where.add("milestone_id = ?", id_of(keys.find_milestone, ctx, milestone_id, keys.project_id(ctx, project_id)))
     where.add("due_day < ?", due_before).add("due_day > ?", due_after)
     by_key = "(SELECT key FROM projects_projects p WHERE p.id = project_id), number"
     urgency = "CASE priority WHEN 'urgent' THEN 0 WHEN 'high' THEN 1 WHEN 'medium' THEN 2 ELSE 3 END"
@@ -164,9 +164,9 @@ def create_issue(
     number = ctx.db.connection.execute("SELECT coalesce(max(number), 0) + 1 FROM projects_issues WHERE project_id = ?", (project["id"],)).fetchone()[0]
     made = ctx.db.insert(
         "projects.issues", project_id=project["id"], number=number, title=title, description=description, type=type, priority=priority, status=status,
-        assignee=person(ctx, assignee) if assignee else None, reporter=ctx.user.email,
-        milestone_id=milestone_id and keys.find_milestone(ctx, milestone_id, project["id"])["id"],
-        parent_id=_parent(ctx, parent_id, project["id"], None) if parent_id else None, labels=list(dict.fromkeys(labels or [])), estimate=estimate,
+        assignee=known_person(ctx, assignee), reporter=ctx.user.email,
+        milestone_id=id_of(keys.find_milestone, ctx, milestone_id, project["id"]),
+        parent_id=_parent(ctx, parent_id, project["id"], None) if parent_id is not None else None, labels=list(dict.fromkeys(labels or [])), estimate=estimate,
         due_day=due_day, created_at=ctx.now_text, updated_at=ctx.now_text,
     )  # fmt: skip
     issue = keys.show(ctx, [made])[0]
@@ -202,9 +202,9 @@ def update_issue(
 ) -> Row:
     """Change what is given of an issue. Its status is changed by projects_transition_issue, its assignee by projects_assign_issue."""
     issue = keys.find_issue(ctx, issue_id)
-    if milestone_id:
+    if isinstance(milestone_id, str):
         milestone_id = str(keys.find_milestone(ctx, milestone_id, issue["project_id"])["id"])
-    if parent_id:
+    if isinstance(parent_id, str):
         parent_id = _parent(ctx, parent_id, issue["project_id"], issue["id"])
     nullable = {"milestone_id": milestone_id, "parent_id": parent_id, "estimate": estimate, "due_day": due_day}
     plain = {"title": title, "description": description, "type": type, "priority": priority, "labels": labels}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...effects import send_mail
-from ...lookup import near_names, resolve
+from ...lookup import id_of, near_names, resolve
 from ...registry import Context
 from ...store import Row, ToolError
 
@@ -21,7 +21,7 @@ def find_project(ctx: Context, key: str) -> Row:
 
 def project_id(ctx: Context, key: str | None) -> str | None:
     """For filters: a project's id; None stays None."""
-    return None if key is None else str(find_project(ctx, key)["id"])
+    return id_of(find_project, ctx, key)
 
 
 def find_milestone(ctx: Context, key: str, project: str | None = None) -> Row:

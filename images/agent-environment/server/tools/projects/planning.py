@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...lookup import Limit, Name, Where, address, changes, select
+from ...lookup import Limit, Name, Where, address, changes, id_of, select
 from ...registry import Context, Day, tool
 from ...store import Row, ToolError
 from . import keys
@@ -123,7 +123,7 @@ def board(
     """Issues in columns by status, the most urgent first, with the number and estimate of each column; cancelled ones left out."""
     project = keys.project_id(ctx, project_id)
     where = Where().add("status != 'cancelled'").add("project_id = ?", project).add("lower(assignee) = ?", address(ctx, assignee))
-    where.add("milestone_id = ?", milestone_id and keys.find_milestone(ctx, milestone_id, project)["id"])
+    where.add("milestone_id = ?", id_of(keys.find_milestone, ctx, milestone_id, project))
     urgency = "CASE priority WHEN 'urgent' THEN 0 WHEN 'high' THEN 1 WHEN 'medium' THEN 2 ELSE 3 END, project_id, number"
     issues = keys.show(ctx, select(ctx, "projects.issues", where, order=urgency))
     columns = []

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...lookup import person
+from ...lookup import known_person
 from ...registry import Context, Day, tool
 from ...store import Row, ToolError
 from . import keys
@@ -70,7 +70,7 @@ def transition_issue(
 def assign_issue(ctx: Context, issue_id: IssueId, assignee: Annotated[str | None, "`me`, an e-mail address, a handle or a name; null: nobody"]) -> Row:
     """Give an issue to somebody, who gets a mail (unless it is you or it was theirs already), or to nobody."""
     issue = keys.find_issue(ctx, issue_id)
-    who = person(ctx, assignee) if assignee is not None else None
+    who = known_person(ctx, assignee)
     if who == issue["assignee"]:
         return {"issue": issue, "message": None}
     changed = keys.update_issue(ctx, issue["id"], assignee=who)
@@ -146,7 +146,7 @@ def bulk_update_issues(
 ) -> Row:
     """Change many issues alike: all of them or, when one cannot be changed, none, with every reason. A new assignee gets one mail for all."""
     issues = list({i["id"]: i for i in (keys.find_issue(ctx, k) for k in issue_ids)}.values())
-    who = person(ctx, assignee) if assignee else None
+    who = known_person(ctx, assignee)
     closing = [i["id"] for i in issues] if status in keys.CLOSED else []
     reasons = [f"{i['key']}: {why}" for i in issues if status and (why := problem(ctx, i, status, closing))]
     if reasons:
@@ -158,7 +158,7 @@ def bulk_update_issues(
     changed = []
     for issue in issues:
         labels = [x for x in dict.fromkeys([*issue["labels"], *(add_labels or [])]) if x not in (remove_labels or [])]
-        more = {"milestone_id": keys.find_milestone(ctx, milestone_id, issue["project_id"])["id"]} if milestone_id else {}
+        more = {"milestone_id": keys.find_milestone(ctx, milestone_id, issue["project_id"])["id"]} if milestone_id is not None else {}
         changed.append(keys.update_issue(ctx, issue["id"], **given, **more, labels=labels))
     new = [c for c, old in zip(changed, issues, strict=True) if who and old["assignee"] != who]
     return {"issues": changed, "message": _mail_many(ctx, who, new) if who and new else None}

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ...lookup import address
+from ...lookup import address, id_of
 from ...registry import Context, Day, tool
 from ...store import Row, ToolError
 from . import keys
@@ -50,7 +50,7 @@ def worklog_report(
     to_day: Annotated[Day | None, "on this day or earlier"] = None,
 ) -> Row:
     """Time spent, added up by person, issue, project or day, with the entries it consists of."""
-    issue = keys.find_issue(ctx, issue_id)["id"] if issue_id else None
+    issue = id_of(keys.find_issue, ctx, issue_id)
     where = (
         "(?1 IS NULL OR issue_id = ?1) AND (?2 IS NULL OR issue_id IN (SELECT id FROM projects_issues WHERE project_id = ?2))"
         " AND (?3 IS NULL OR lower(author) = ?3) AND (?4 IS NULL OR day >= ?4) AND (?5 IS NULL OR day <= ?5)"
