@@ -124,6 +124,7 @@ def test_move_one_occurrence_only(office: Context, call: Any) -> None:
     assert answer["scope"] == "this"
     assert answer["mailed"] == [AMIR, JO]
     assert answer["event"]["end"] == "2026-03-10T11:15:00-04:00"
+    assert call(office, "calendar_reschedule_event", event_id=answer["event"]["id"], start="2026-03-10T11:00:00")["mailed"] == []
     assert answer["event"]["original_start"] == "2026-03-10T09:30:00-04:00"
     starts = [e["start"] for e in call(office, "calendar_get_calendar_events", query="stand-up")["events"]]
     assert starts == ["2026-03-10T11:00:00-04:00", "2026-03-12T09:30:00-04:00"]
@@ -279,3 +280,25 @@ def test_removed_attendees_and_summaries(office: Context, call: Any) -> None:
     assert sums["sums"] == [
         {"day": "2026-03-10", "minutes": 65, "events": 2}, {"day": "2026-03-11", "minutes": 60, "events": 1}, {"day": "2026-03-12", "minutes": 15, "events": 1},
     ]  # fmt: skip
+
+
+def test_whole_days_stay_days(office: Context, call: Any) -> None:
+    made = call(office, "calendar_add_event", title="Leave", start="2026-03-16", end="2026-03-18", reminders=[60])["event"]
+    assert (made["start"], made["end"], made["all_day"]) == ("2026-03-16", "2026-03-18", True)
+    moved = call(office, "calendar_reschedule_event", event_id=made["id"], start="2026-03-23")["event"]
+    assert (moved["start"], moved["end"]) == ("2026-03-23", "2026-03-25")
+    assert [e["title"] for e in call(office, "calendar_get_agenda", day="2026-03-24")["all_day"]] == ["Leave"]
+    assert call(office, "calendar_get_agenda", day="2026-03-25")["all_day"] == []
+    busy = call(office, "calendar_find_meeting_time", attendees=[ME], duration_minutes=30, start="2026-03-23T00:00:00", end="2026-03-26T00:00:00", limit=1)
+    assert busy["slots"][0]["start"] == "2026-03-25T09:00:00-04:00"
+    timed = call(office, "calendar_update_event", event_id=made["id"], start="2026-03-23T09:00:00", end="2026-03-23T10:00:00", all_day=False)["event"]
+    assert (timed["start"], timed["all_day"]) == ("2026-03-23T09:00:00-04:00", False)
+
+
+def test_birthdays_repeat_as_days_and_cancelled_ones_are_hidden(office: Context, call: Any) -> None:
+    made = call(office, "calendar_add_event", title="Amir's birthday", start="2024-03-12", recurrence="FREQ=YEARLY")["event"]["id"]
+    assert f"{made}@2026-03-12" in _ids(call(office, "calendar_get_calendar_events"))
+    call(office, "calendar_cancel_event", event_id=f"{made}@2026-03-12")
+    assert call(office, "calendar_get_calendar_events", query="birthday")["total"] == 0
+    (hidden,) = call(office, "calendar_get_calendar_events", query="birthday", include_cancelled=True)["events"]
+    assert (hidden["status"], hidden["original_start"]) == ("cancelled", "2026-03-12")

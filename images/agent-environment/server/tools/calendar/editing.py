@@ -291,6 +291,8 @@ def reschedule_event(
     if only_if_free and clashes:
         who = "; ".join(f"{c['email']}: {c['title']} ({c['start']})" for c in clashes)
         raise ToolError("conflict", f"not everybody is free then: {who}", "calendar_find_meeting_time gives free slots")
+    if (first, last) == occurrence_times(ctx, target):
+        return {"event": row_of(ctx, event_id), "scope": reach, "mailed": [], "conflicts": clashes}
     row = _row_for(ctx, target, reach)
     row = _set_times(ctx, row, target, reach, first, last, zone, row["timezone"])
     mailed = mail_guests(ctx, "Updated", row, others(ctx, row["id"]), message) if notify else []

@@ -79,7 +79,7 @@ def invite_attendees(
     return {"event": row_of(ctx, row["id"]), "mailed": mailed}
 
 
-@tool("calendar", destructive=True, aliases=("calendar_uninvite_attendees",))
+@tool("calendar", destructive=True, idempotent=True, aliases=("calendar_uninvite_attendees",))
 def remove_attendees(
     ctx: Context,
     event_id: EventId,

@@ -23,7 +23,7 @@ def add_tags(ctx: Context, event_id: EventId, tags: Annotated[TagNames, "names o
     return {"event": row_of(ctx, row["id"])}
 
 
-@tool("calendar", destructive=True, aliases=("calendar_remove_tag",))
+@tool("calendar", destructive=True, idempotent=True, aliases=("calendar_remove_tag",))
 def remove_tags(ctx: Context, event_id: EventId, tags: Annotated[TagNames, "names of tags"]) -> Row:
     """Take tags off an event, or off one occurrence."""
     target = find(ctx, event_id)
@@ -59,7 +59,7 @@ def create_calendar(
     return {"calendar": ctx.db.insert("calendar.calendars", name=name, owner=ctx.user.email, color=color, timezone=zone)}
 
 
-@tool("calendar", destructive=True)
+@tool("calendar", destructive=True, idempotent=True)
 def delete_calendar(ctx: Context, calendar_id: Annotated[str, "one of your calendars, without events"]) -> Row:
     """Remove an empty calendar of yours; refused while it has events, and for your primary one."""
     calendar = ctx.db.get("calendar.calendars", calendar_id)

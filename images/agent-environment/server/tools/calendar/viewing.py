@@ -178,7 +178,7 @@ def list_occurrences(
 
 def local_day(ctx: Context, day: str | None) -> tuple[str, str, str]:
     """(day, its first instant, the next day's first instant) in the universe's zone; today when None."""
-    day = day or ctx.today
+    day = str(day or ctx.today)
     midnight = datetime.fromisoformat(day)
     return day, utc_text(midnight.replace(tzinfo=ctx.zone)), utc_text((midnight + timedelta(days=1)).replace(tzinfo=ctx.zone))
 

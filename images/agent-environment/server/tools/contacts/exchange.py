@@ -71,7 +71,7 @@ def _folded(line: str) -> str:
     return "\r\n".join(parts)
 
 
-@tool("contacts", idempotent=True, aliases=("contacts_export_vcard",))
+@tool("contacts", destructive=True, idempotent=True, aliases=("contacts_export_vcard",))
 def export_vcards(
     ctx: Context,
     path: Annotated[str, Meta(max_length=1024), "the file to write in the filesystem, like /contacts/team.vcf"],

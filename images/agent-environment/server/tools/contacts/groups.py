@@ -63,7 +63,7 @@ def create_group(
     return {"group": _whole(ctx, row)}
 
 
-@tool("contacts", destructive=True)
+@tool("contacts", destructive=True, idempotent=True)
 def delete_group(ctx: Context, group: GroupRef) -> Row:
     """Remove a group; its members stay in the address book."""
     row = _whole(ctx, _group(ctx, group))
@@ -83,7 +83,7 @@ def add_to_group(ctx: Context, group: GroupRef, people: Annotated[People, "ids, 
     return {"group": _whole(ctx, row), "added": [r["id"] for r in added]}
 
 
-@tool("contacts", destructive=True)
+@tool("contacts", destructive=True, idempotent=True)
 def remove_from_group(ctx: Context, group: GroupRef, people: Annotated[People, "ids, e-mail addresses or full names"]) -> Row:
     """Take people out of a group; they stay in the address book."""
     row = _group(ctx, group)

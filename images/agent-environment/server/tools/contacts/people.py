@@ -38,7 +38,7 @@ def whole(ctx: Context, row: Row) -> Row:
 @tool("contacts", read_only=True, aliases=("contacts_search", "contacts_search_contacts", "contacts_list_people"))
 def search_people(
     ctx: Context,
-    query: Annotated[str, Meta(max_length=200), "words that must all occur in name, e-mail, company, title or notes"] = "",
+    query: Annotated[str, Meta(max_length=200), "words that must all occur in name, e-mail, company, title or notes; empty: everybody"],
     company: Annotated[Name | None, "only people of this company (any case, a part of its name will do)"] = None,
     group: Annotated[Name | None, "only members of this group, by name or id"] = None,
     starred_only: Annotated[bool, "only people with a star"] = False,
@@ -130,7 +130,7 @@ def update_person(
     return {"person": whole(ctx, ctx.db.update("contacts.people", row["id"], **values))}
 
 
-@tool("contacts", destructive=True, aliases=("contacts_delete_contact",))
+@tool("contacts", destructive=True, idempotent=True, aliases=("contacts_delete_contact",))
 def delete_person(ctx: Context, person_ref: PersonRef) -> Row:
     """Take a person out of the address book and out of every group."""
     row = whole(ctx, person(ctx, person_ref))
@@ -188,7 +188,7 @@ def _alike(first: Row, second: Row, min_score: float) -> list[str]:
     return reasons
 
 
-@tool("contacts", destructive=True)
+@tool("contacts", destructive=True, idempotent=True)
 def merge_people(
     ctx: Context,
     keep: Annotated[str, "who stays: id, e-mail address or full name; what is known of them wins"],

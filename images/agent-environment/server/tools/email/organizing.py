@@ -72,7 +72,7 @@ def restore(ctx: Context, message_ids: Ids = None, thread_id: Thread = None) -> 
     return {"messages": headers(ctx, rows), "changed": len(rows)}
 
 
-@tool("email", destructive=True)
+@tool("email", destructive=True, idempotent=True)
 def empty_trash(
     ctx: Context,
     message_ids: Annotated[MessageIds | None, "only these messages of the trash; all of it when left out"] = None,
@@ -166,7 +166,7 @@ def _relabel(ctx: Context, old: str, new: str | None) -> int:
     return len(rows)
 
 
-@tool("email", destructive=True)
+@tool("email", destructive=True, idempotent=True)
 def delete_label(ctx: Context, name: Annotated[LabelName, "the label's name"]) -> Row:
     """Remove a label, from every message too; the messages stay."""
     row = _label(ctx, name)
@@ -201,7 +201,7 @@ def get_attachment(ctx: Context, attachment_id: Annotated[str, Meta(max_length=2
     return ctx.db.get("email.attachments", attachment_id)
 
 
-@tool("email", idempotent=True, aliases=("email_download_attachment",))
+@tool("email", destructive=True, idempotent=True, aliases=("email_download_attachment",))
 def save_attachment(
     ctx: Context,
     attachment_id: Annotated[str, Meta(max_length=200), "the attachment's id"],

@@ -234,7 +234,7 @@ def add_attachments(ctx: Context, draft_id: MessageId, paths: Annotated[Paths, "
     return whole(ctx, draft)
 
 
-@tool("email", destructive=True)
+@tool("email", destructive=True, idempotent=True)
 def remove_attachment(ctx: Context, draft_id: MessageId, attachment_id: Annotated[str, Meta(max_length=200), "the attachment's id"]) -> Row:
     """Take a file off a draft."""
     draft = draft_of(ctx, draft_id)

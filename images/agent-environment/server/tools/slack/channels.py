@@ -143,7 +143,7 @@ def invite_to_channel(ctx: Context, channel_ref: ChannelRef, users: Annotated[Us
     return {"channel": _whole(ctx, row), "added": [people[i] for i in added]}
 
 
-@tool("slack", destructive=True, aliases=("slack_kick_from_channel",))
+@tool("slack", destructive=True, idempotent=True, aliases=("slack_kick_from_channel",))
 def remove_from_channel(ctx: Context, channel_ref: ChannelRef, users: Annotated[UserRefs, "@handles, e-mail addresses, full names or ids"]) -> Row:
     """Take people out of a channel that you are in; its founder stays."""
     row = writable(ctx, _real(channel(ctx, channel_ref)))

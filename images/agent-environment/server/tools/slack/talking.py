@@ -72,7 +72,7 @@ def edit_message(ctx: Context, message_id: MessageId, text: Annotated[Text, "the
     return {"message": shown(ctx, [row])[0]}
 
 
-@tool("slack", destructive=True)
+@tool("slack", destructive=True, idempotent=True)
 def delete_message(ctx: Context, message_id: MessageId) -> Row:
     """Remove your own message with its reactions; refused when it has answers, forbidden for others' messages."""
     row, _ = own_message(ctx, message_id)
@@ -97,7 +97,7 @@ def add_reaction(ctx: Context, message_id: MessageId, emoji: Emoji) -> Row:
     return {"message": shown(ctx, [row])[0]}
 
 
-@tool("slack", destructive=True)
+@tool("slack", destructive=True, idempotent=True)
 def remove_reaction(ctx: Context, message_id: MessageId, emoji: Emoji) -> Row:
     """Take back a reaction of yours."""
     row, where = message(ctx, message_id)
