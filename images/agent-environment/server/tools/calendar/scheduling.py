@@ -185,11 +185,10 @@ def check_conflicts(
     people = attendees
     if event_id is not None:
         target = find(ctx, event_id)
-        begin, finish = occurrence_times(ctx, target)
+        begin, finish = (ctx.local(time) for time in occurrence_times(ctx, target))
         rows = ctx.db.rows("calendar.attendees", "event_id IN (?, ?)", (target.event["id"], target.event["recurring_event_id"]))
         people = people or [target.event["organizer"], *(r["email"] for r in rows if r["response"] != "declined")]
-        begin, finish = (ctx.local(t) for t in (begin, finish))  # type: ignore[assignment]
-        start, end = _moved(start, end, begin, finish)  # type: ignore[arg-type]
+        start, end = _moved(start, end, begin, finish)
     if start is None or end is None:
         raise ToolError("invalid", "which time is meant is not clear", "give event_id, or start and end")
     found = conflicts(ctx, people or [ctx.user.email], start, end, event_id)

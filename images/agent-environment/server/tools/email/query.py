@@ -51,9 +51,10 @@ def _ago(ctx: Context, value: str) -> str:
     match = re.fullmatch(r"(\d{1,4})([hdwmy])", value.lower())
     if match is None:
         raise ToolError("invalid", f"{value!r} is no age", "write 12h, 7d, 2w, 3m or 1y")
-    unit = {"h": "hours", "d": "days", "w": "weeks", "m": "months", "y": "years"}[match[2]]
+    n = int(match[1])
+    age = {"h": relativedelta(hours=n), "d": relativedelta(days=n), "w": relativedelta(weeks=n), "m": relativedelta(months=n), "y": relativedelta(years=n)}
     try:
-        return utc_text(ctx.now - relativedelta(**{unit: int(match[1])}))  # type: ignore[arg-type]
+        return utc_text(ctx.now - age[match[2]])
     except (ValueError, OverflowError) as error:
         raise ToolError("invalid", f"{value!r} is too long ago") from error
 

@@ -35,8 +35,11 @@ def from_files(ctx: Context, paths: Iterable[str]) -> list[Row]:
     return found
 
 
-def _send(ctx: Context, to: list[str], cc: list[str], bcc: list[str], subject: str, body: str, **more: object) -> Row:
-    """Send a mail after a look at its recipients: each once, in the first place it was named; ToolError invalid."""
+def _send(ctx: Context, to: list[str], cc: list[str], bcc: list[str], subject: str, body: str, attachments: Iterable[Row], after: Row | None = None) -> Row:
+    """Send a mail after a look at its recipients: each once, in the first place it was named; ToolError invalid.
+
+    `after` is {thread_id, in_reply_to}: the conversation that it goes on with.
+    """
     seen: set[str] = set()
     places = []
     for place in (to, cc, bcc):
@@ -44,7 +47,7 @@ def _send(ctx: Context, to: list[str], cc: list[str], bcc: list[str], subject: s
         seen |= {a.lower() for a in place}
     if not seen:
         raise ToolError("invalid", "the mail has no recipient", "give at least one address in to, cc or bcc")
-    return whole(ctx, send_mail(ctx, places[0], subject, body, cc=places[1], bcc=places[2], **more))  # type: ignore[arg-type]
+    return whole(ctx, send_mail(ctx, places[0], subject, body, cc=places[1], bcc=places[2], attachments=attachments, **(after or {})))
 
 
 @tool("email", aliases=("send_email", "email_send_email", "email_send_message"))
@@ -58,7 +61,7 @@ def send(
     attachments: Annotated[Paths | None, "paths of files in the filesystem"] = None,
 ) -> Row:
     """Send a new mail as yourself; the answer is the message in `sent`."""
-    return _send(ctx, addresses(ctx, to), addresses(ctx, cc or []), addresses(ctx, bcc or []), subject, body, attachments=from_files(ctx, attachments or []))
+    return _send(ctx, addresses(ctx, to), addresses(ctx, cc or []), addresses(ctx, bcc or []), subject, body, from_files(ctx, attachments or []))
 
 
 def _answered(ctx: Context, message_id: str) -> Row:
@@ -123,10 +126,12 @@ def _reply(ctx: Context, message_id: str, body: str, cc: list[str] | None, paths
     to, copies = reply_recipients(ctx, message, everyone)
     text = _quoted(message, body) if quote else body
     copies += addresses(ctx, cc or [])
-    return _send(
-        ctx, to, copies, [], _prefixed("Re:", message["subject"]), text,
-        thread_id=message["thread_id"], in_reply_to=message["id"], attachments=from_files(ctx, paths or []),
-    )  # fmt: skip
+    return _send(ctx, to, copies, [], _prefixed("Re:", message["subject"]), text, from_files(ctx, paths or []), _after(message))
+
+
+def _after(message: Row) -> Row:
+    """What puts a mail behind `message` in its conversation."""
+    return {"thread_id": message["thread_id"], "in_reply_to": message["id"]}
 
 
 @tool("email", aliases=("email_forward_message", "forward_email"))
@@ -145,8 +150,7 @@ def forward(
     head += [f"{name}: {', '.join(message[name.lower()])}" for name in ("To", "Cc") if message[name.lower()]]
     body = (f"{note.rstrip()}\n\n" if note else "") + "\n".join(head) + f"\n\n{message['body']}"
     attached = ctx.db.rows("email.attachments", "message_id = ?", (message_id,)) if include_attachments else []
-    more = {"thread_id": message["thread_id"], "in_reply_to": message["id"], "attachments": attached}
-    return _send(ctx, addresses(ctx, to), addresses(ctx, cc or []), [], _prefixed("Fwd:", message["subject"]), body, **more)
+    return _send(ctx, addresses(ctx, to), addresses(ctx, cc or []), [], _prefixed("Fwd:", message["subject"]), body, attached, _after(message))
 
 
 def attach(ctx: Context, message_id: str, files: Iterable[Row]) -> None:
@@ -217,9 +221,9 @@ def send_draft(ctx: Context, draft_id: MessageId) -> Row:
     """Send a draft as it is; it leaves the drafts, the answer is the new message in `sent`."""
     draft = draft_of(ctx, draft_id)
     attached = ctx.db.rows("email.attachments", "message_id = ?", (draft_id,))
-    more = {"thread_id": draft["thread_id"], "in_reply_to": draft["in_reply_to"], "attachments": attached}
     to, cc, bcc = (addresses(ctx, draft[name]) for name in ("to", "cc", "bcc"))
-    sent = _send(ctx, to, cc, bcc, draft["subject"], draft["body"], **more)
+    after = {"thread_id": draft["thread_id"], "in_reply_to": draft["in_reply_to"]}
+    sent = _send(ctx, to, cc, bcc, draft["subject"], draft["body"], attached, after)
     drop_messages(ctx, [draft])
     return sent
 
