@@ -131,7 +131,7 @@ def test_move_one_occurrence_only(office: Context, call: Any) -> None:
     again = call(office, "calendar_update_event", event_id="evt-standup@2026-03-10T09:30:00-04:00", title="Late stand-up", notify=False)
     assert again["event"]["id"] == answer["event"]["id"]
     assert office.db.count("calendar.events") == 6
-    assert office.db.first("email.messages", "folder = 'sent'")["body"].startswith("Fire drill.")  # type: ignore[index]
+    assert office.db.rows("email.messages", "folder = 'sent'")[0]["body"].startswith("Fire drill.")
 
 
 def test_change_this_and_the_following(office: Context, call: Any) -> None:
