@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from server import registry, tools, yamlrows
 
+from tests.images.arguments import arguments
 from tests.images.serving import Served
-from server import registry, tools, yamlrows  # isort: skip
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = sorted((ROOT / "recipes" / "agent-environment" / "tasks").glob("*.yaml"))
@@ -22,7 +23,8 @@ tools.load()
 
 def read(path: Path) -> dict[str, Any]:
     document, problems = yamlrows.load(path.read_text(encoding="utf-8"), path.name)
-    assert document is not None and not problems, problems
+    assert not problems, problems
+    assert document is not None
     plain: dict[str, Any] = document.plain()
     return plain
 
@@ -63,7 +65,11 @@ def run(server: Served, task: dict[str, Any]) -> Run:
 
 def explain(done: dict[str, Any]) -> str:
     errors = [f"call {n}: {a['error']['message']}" for n, a in enumerate(done["answers"]) if a["isError"]]
-    failed = [(v["id"], [(a["function"], a["actual_value"], a["expected_value"]) for a in v["asserts"] if not a["success"]]) for v in done["verifiers"] if not v["success"]]
+    failed = [
+        (v["id"], [(a["function"], a["actual_value"], a["expected_value"]) for a in v["asserts"] if not a["success"]])
+        for v in done["verifiers"]
+        if not v["success"]
+    ]
     return f"{errors} {failed}"
 
 
@@ -105,44 +111,21 @@ def test_near_misses_fail(task: dict[str, Any], run: Run) -> None:
     assert misses or not is_state_only(task), "a task judged by its final state has a near miss"
     for n, miss in enumerate(misses):
         done = run(miss)
-        assert any(not a["isError"] and not registry.TOOLS[c["tool"]].read_only for a, c in zip(done["answers"], miss, strict=True)), f"near miss {n} changes nothing: {explain(done)}"
+        assert any(not a["isError"] and not registry.TOOLS[c["tool"]].read_only for a, c in zip(done["answers"], miss, strict=True)), (
+            f"near miss {n} changes nothing: {explain(done)}"
+        )
         assert done["success"] is False, f"near miss {n} passes"
 
 
 def test_random_agent_fails(task: dict[str, Any], run: Run) -> None:
     chance = random.Random(task["id"])
     names = [chance.choice(task["enabled_tools"]) for _ in range(RANDOM_CALLS)]
-    done = run([{"tool": name, "args": arguments(registry.TOOLS[name].schema, chance)} for name in names])
+    done = run([{"tool": name, "args": arguments(registry.TOOLS[name].schema, chance, word)} for name in names])
     assert done["success"] is False
 
 
-def arguments(schema: dict[str, Any], chance: random.Random) -> Any:
-    """Arguments that a schema allows: the required ones, and half of the others."""
-    required = set(schema.get("required", ()))
-    chosen = {name: sub for name, sub in schema.get("properties", {}).items() if name in required or chance.random() < 0.5}
-    return {name: value(sub, schema.get("$defs", {}), chance) for name, sub in chosen.items()}
-
-
-def value(schema: dict[str, Any], defs: dict[str, Any], chance: random.Random) -> Any:
-    if "$ref" in schema:
-        return value(defs[schema["$ref"].rsplit("/", 1)[1]], defs, chance)
-    if "anyOf" in schema:
-        return value(chance.choice(schema["anyOf"]), defs, chance)
-    if "enum" in schema:
-        return chance.choice(schema["enum"])
-    match schema.get("type"):
-        case "object":
-            return arguments({**schema, "$defs": defs}, chance)
-        case "array":
-            return [value(schema.get("items", {}), defs, chance) for _ in range(chance.randint(schema.get("minItems", 0), 3))]
-        case "integer" | "number":
-            return chance.randint(schema.get("minimum", 0), min(schema.get("maximum", 50), 50))
-        case "boolean":
-            return chance.random() < 0.5
-        case "null":
-            return None
-    formats = {"date": "2026-03-11", "date-time": "2026-03-11T10:00:00"}
-    return formats.get(schema.get("format", ""), chance.choice(["a", "report", "dana@harbor.example", "/", "evt-1"]))
+def word(name: str, chance: random.Random) -> str:
+    return chance.choice(["a", "report", "dana@harbor.example", "/", "evt-1"])
 
 
 def test_there_are_enough() -> None:

@@ -84,7 +84,7 @@ def _head_fault(kind: str, value: Any) -> str:
 def _is_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
-    except (ValueError, OSError):
+    except (KeyError, ValueError, OSError):
         return False
     return True
 
