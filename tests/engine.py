@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from gymctl.runners import docker as runner
+from gymctl.runners import docker_engine
 from tests import hostimg
 from tests.conftest import ROOT, lacking
 
@@ -96,11 +98,10 @@ def docker(docker_host: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("GYMCTL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("GYMCTL_CACHE_DIR", str(tmp_path / "cache"))
     yield docker_host
-    from gymctl.runners import docker as runner
-
     for handle in runner.find().values():
         runner.stop(handle)
     runner.tidy()
+    docker_engine.close()
 
 
 @pytest.fixture(scope="session")

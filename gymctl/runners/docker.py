@@ -10,12 +10,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from gymctl import paths, proc
-from gymctl.errors import Conflict, StartError, Unavailable, UsageError
+from gymctl.errors import Conflict, StartError, UsageError
 from gymctl.proc import Result
 from gymctl.runner import Handle, Need, Option, Plan, Spec, Status
 from gymctl.runners import docker_engine as engine
-from gymctl.runners import docker_exec
+from gymctl.runners import docker_exec, docker_network
 from gymctl.runners.docker_images import build, has, labels, load, output, pull, save
+from gymctl.runners.docker_network import tidy
 from gymctl.runners.docker_probe import doctor
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ SPEC = Spec(
     ),
     isolated=True,
     notes=(
-        "Without `network` a container sits on a bridge of ours: no address translation, no name server, packets die at this machine, "
-        "other containers are out of reach; ports that this machine opens on all its addresses are not. The bridge stays until `gymctl cache gc`."
+        "Without `network` a container sits on a bridge of ours that leads nowhere: its port is published, its own connections fail within seconds. "
+        "Ports that this machine opens on all its addresses stay in reach. The bridge stays until `gymctl cache gc`."
     ),
 )
 PORT_TAKEN = ("port is already allocated", "address already in use")
@@ -156,50 +157,33 @@ def _bytes(name: str, text: str) -> int:
 
 
 def _network(plan: Plan) -> dict[str, Any]:
-    """On our closed bridge packets get a time to live of one hop (they die at this machine, at once and not after a time-out) and no name server."""
+    """The network asked for; without one our closed bridge, and no way around it: no raw frames, no name server."""
     chosen = str(plan.options.get("network", plan.network))
     if chosen.lower() in ("true", "yes", "on"):
         return {"network_mode": "bridge"}
     if chosen.lower() in ("false", "no", "off"):
-        return {"network_mode": _closed_network(), "sysctls": {"net.ipv4.ip_default_ttl": "1"}, "dns": ["127.0.0.1"]}
+        dead = {"dns": ["127.0.0.1"], "dns_opt": ["timeout:1", "attempts:1"]}
+        return {"network_mode": docker_network.name(), "cap_drop": ["NET_RAW"], **dead}
     return {"network_mode": chosen}
 
 
-def _closed_network() -> str:
-    return f"gymctl-{paths.state_id()}"
-
-
-def _begin(api: APIClient, plan: Plan, container: str) -> bool:
-    """Start it; False when its port is taken: the engine's own race, or somebody else."""
+def _begin(api: APIClient, plan: Plan, container: str, tries: int = 20) -> bool:
+    """Start it, and make our network if need be (others may remove it meanwhile); False when its port is taken, if only by the engine's own race."""
     from docker.errors import APIError, NotFound
 
     with engine.failures(f"starting the container of {plan.name}"):
         try:
             api.start(container)
         except NotFound as error:
-            if f"network {_closed_network()} not found" not in engine.reason(error):
+            if not tries or f"network {docker_network.name()} not found" not in engine.reason(error):
                 raise
-            _make_closed_network(api)
-            return _begin(api, plan, container)
+            docker_network.make(api)
+            return _begin(api, plan, container, tries - 1)
         except APIError as error:
             if any(sign in engine.reason(error) for sign in PORT_TAKEN):
                 return False
             raise
     return True
-
-
-def _make_closed_network(api: APIClient) -> None:
-    from docker.errors import APIError
-
-    name, bridge = _closed_network(), "com.docker.network.bridge"
-    options = {f"{bridge}.name": f"gym-{paths.state_id()[:11]}", f"{bridge}.enable_ip_masquerade": "false", f"{bridge}.enable_icc": "false"}
-    try:
-        api.create_network(name, driver="bridge", options=options, labels={LABEL: f"{paths.state_id()}/"})
-    except APIError as error:
-        if "networks have same bridge name" in engine.reason(error) or error.status_code == 409:
-            return  # another gymctl was first: the bridge's name lets only one of them win
-        hint = "`--opt network=true` starts it with a network, and it can then reach whatever this machine reaches"
-        raise Unavailable(f"cannot make a network without a way out: {engine.reason(error)}", hint=hint) from error
 
 
 def _handle(api: APIClient, plan: Plan, container: str, notes: list[str]) -> Handle:
@@ -317,21 +301,6 @@ def find() -> dict[str, Handle]:
     return found
 
 
-def tidy() -> list[str]:
-    """Remove our network when no container uses it; what went, by name."""
-    from docker.errors import APIError
-
-    api, name = engine.client(), _closed_network()
-    with engine.failures("removing our network"):
-        try:
-            api.remove_network(name)
-        except APIError as error:
-            if error.status_code in (403, 404, 409):  # in use, or not there
-                return []
-            raise
-    return [f"network {name}"]
-
-
 def logs(handle: Handle, /) -> Iterator[str]:
     """The lines it printed so far, both outputs, oldest first; none for one that is gone."""
     from docker.errors import NotFound
@@ -343,8 +312,9 @@ def logs(handle: Handle, /) -> Iterator[str]:
 
 def _log_lines(api: APIClient, container: str, tail: int | Literal["all"]) -> Iterator[str]:
     rest = b""
-    for chunk in api.logs(container, stdout=True, stderr=True, stream=True, follow=False, tail=tail):
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line.decode("utf-8", "replace") + "\n" for line in lines)
+    with contextlib.closing(api.logs(container, stdout=True, stderr=True, stream=True, follow=False, tail=tail)) as stream:
+        for chunk in stream:
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line.decode("utf-8", "replace") + "\n" for line in lines)
     if rest:
         yield rest.decode("utf-8", "replace")

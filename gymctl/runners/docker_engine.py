@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import grp
 import os
 import shutil
@@ -26,6 +25,7 @@ SOCKET = "/var/run/docker.sock"
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 120
 LONG_TIMEOUT = 3600  # of calls that carry or make whole images
+_clients: dict[tuple[str | int | None, ...], APIClient] = {}
 INSTALL = "install Docker Engine 20.10 or newer: https://docs.docker.com/engine/install/"
 
 
@@ -36,13 +36,23 @@ def host() -> str:
 
 def client(timeout: int = ANSWER_TIMEOUT) -> APIClient:
     """A client that speaks the engine's own version; Unavailable says which of the ways it cannot be had."""
-    return _client(host(), os.environ.get("DOCKER_TLS_VERIFY"), os.environ.get("DOCKER_CERT_PATH"), timeout)
+    key = (host(), os.environ.get("DOCKER_TLS_VERIFY"), os.environ.get("DOCKER_CERT_PATH"), timeout)
+    if key not in _clients:
+        _clients[key] = _connected(host(), timeout)
+    return _clients[key]
 
 
-@functools.lru_cache(maxsize=4)
-def _client(where: str, tls_verify: str | None, cert_path: str | None, timeout: int) -> APIClient:
+def close() -> None:
+    """Close the connections kept for later calls."""
+    while _clients:
+        _clients.popitem()[1].close()
+
+
+def _connected(where: str, timeout: int) -> APIClient:
     if where.startswith(("tcp://", "http://", "https://")):
         _knock(where)
+    elif where.startswith("unix://") and _try(where.removeprefix("unix://")):
+        raise unreachable(where)  # before the import of docker-py, which takes longer
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
@@ -51,6 +61,7 @@ def _client(where: str, tls_verify: str | None, cert_path: str | None, timeout: 
         version = api.get(f"{api.base_url}/version").json()  # the one call without a version in its path
         _refuse_old(version)
         if version["ApiVersion"] != "1.41":
+            api.close()
             api = _versioned(version["ApiVersion"], timeout)
     except (DockerException, RequestException, OSError) as error:
         raise unreachable(where) from error

@@ -56,6 +56,7 @@ def _converse(api: APIClient, container: str, made: str, input: str | None, time
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
         stream.close()
+        connection.close()
     feeder.join(5)
     pid, stdout, stderr = _split(raw)
     if not pid.isdigit():
