@@ -78,6 +78,16 @@ class Instance:
             temporary.unlink(missing_ok=True)
             raise Unavailable(f"cannot write in {self.directory}: {error.strerror}", hint=f"free some space, or set {paths.STATE_VARIABLE}") from error
 
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Change fields of the record as it is now: read anew before the block, written after it, nobody else in between."""
+        with (self.directory / "record.lock").open("a+") as file:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX)  # held for a moment only
+            self.__dict__.update(get(self.name).__dict__)
+            yield
+            self.save()
+
     def module(self) -> ModuleType:
         """Its runner."""
         return runners.load(self.runner)
@@ -217,11 +227,14 @@ def end(name: str, told: Callable[[str], None] = lambda text: None) -> None:
         if instance.handle is not None:
             instance.module().stop(instance.handle)
         sweep(instance.runner, name)
+        proc.end_labeled(label(name))  # a helper no record names any more, a browser's own children: whatever the runner
     else:
         for module_name in BUILT_IN:
             with contextlib.suppress(Unavailable):  # an engine that is not there has nothing of ours
                 sweep(module_name, name)
     shutil.rmtree(paths.instances_dir() / name, ignore_errors=True)
+    with contextlib.suppress(Unavailable):  # no such directory of ours: nothing was put there
+        shutil.rmtree(paths.sockets_dir(name), ignore_errors=True)
 
 
 def _refuse_while_starting(instance: Instance) -> None:

@@ -12,6 +12,9 @@ CACHE_VARIABLE = "GYMCTL_CACHE_DIR"
 RUNNER_VARIABLE = "GYMCTL_RUNNER"
 DEBUG_VARIABLE = "GYMCTL_DEBUG"
 
+LONGEST_RUNTIME = 32
+"""Bytes of a runtime directory that leave room, within a socket's 108, for our names and for those that a browser appends."""
+
 VARIABLES = {
     RUNNER_VARIABLE: "the runner to use where --runner is left out; `auto` for the first that works here",
     STATE_VARIABLE: "where instances and kept episodes live (default: the user's state folder)",
@@ -50,9 +53,25 @@ def state_id() -> str:
 
 
 def runtime_dir() -> Path:
-    """A short path for sockets (a socket's path holds 108 bytes at the most), mode 0700."""
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/gymctl-{os.getuid()}")  # noqa: S108  (checked below: ours, 0700)
-    return _made(base / f"gymctl-{state_id()}")
+    """A short path for sockets (a socket's path holds 108 bytes at the most: a long XDG_RUNTIME_DIR is passed over), mode 0700."""
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    base = Path(given) if given and len(os.fsencode(given)) <= LONGEST_RUNTIME else _private(_made(Path(f"/tmp/gymctl-{os.getuid()}")))  # noqa: S108  (checked: ours, 0700)
+    return _private(_made(base / f"gymctl-{state_id()}"))
+
+
+def sockets_dir(name: str) -> Path:
+    """Where an instance's helpers keep sockets and temp files: a short path, not made here, removed when the instance ends."""
+    import hashlib
+
+    return runtime_dir() / hashlib.sha256(name.encode()).hexdigest()[:10]
+
+
+def _private(path: Path) -> Path:
+    """The same path, when nobody else can write there."""
+    found = path.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077 or path.is_symlink():
+        raise Unavailable(f"{path} is not a directory of this user alone", hint="remove it, or set XDG_RUNTIME_DIR to a directory of your own")
+    return path
 
 
 def bundled(kind: str) -> Path:

@@ -208,6 +208,19 @@ def labeled(prefix: str) -> Iterator[tuple[str, Process]]:
                 yield item.partition(b"=")[2].decode(errors="replace"), Process(int(entry.name), started)
 
 
+def end_labeled(label: str, *, grace: float = 1.0) -> None:
+    """TERM, and KILL after `grace` seconds, to every process of this user that carries exactly this label; returns when they are gone."""
+    found = [process for its_label, process in labeled(label) if its_label == label]
+    for signum, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
+        found = [process for process in found if alive(process)]
+        for process in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signum)
+        deadline = time.monotonic() + patience
+        for process in found:
+            wait_gone(process, max(0.0, deadline - time.monotonic()))
+
+
 def is_leader(process: Process) -> bool:
     """Whether it leads its session: the one that was started, not a child of it."""
     try:

@@ -75,7 +75,7 @@ class Image(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One step of a solution: a tool and its arguments."""
+    """One step of a solution: a tool (or, in a browser, an `action`: the same field) and its arguments."""
 
     tool: str
     args: dict[str, Any] = {}
@@ -182,6 +182,7 @@ def load_task(directory: Path, id: str) -> Task:
         if theirs in document.data and ours not in document.data:
             document.data[ours] = document.data.pop(theirs)
     document.data.setdefault("id", path.stem)
+    _name_tools(document.data.get("solution"))
     task = document.convert(Task)
     if task.id != path.stem and path.parent == directory / "tasks":
         document.problem(("id",), f"must be the file's name, {path.stem}")
@@ -189,6 +190,13 @@ def load_task(directory: Path, id: str) -> Task:
         document.problem((), "a task needs checks or claims: without either nobody can tell whether it was done")
     document.check()
     return task
+
+
+def _name_tools(solution: Any) -> None:
+    """`action` is what people call a step in a browser: the field is `tool`."""
+    for call in solution if isinstance(solution, list) else ():
+        if isinstance(call, dict) and "action" in call and "tool" not in call:
+            call["tool"] = call.pop("action")
 
 
 def problems(name: str) -> list[str]:
@@ -209,7 +217,12 @@ def problems(name: str) -> list[str]:
 def schemas() -> dict[str, dict[str, Any]]:
     """{recipe, image, task: JSON Schema}, for editors."""
     kinds: dict[str, type] = {"recipe": Recipe, "image": Image, "task": Task}
-    return {name: {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kind)} for name, kind in kinds.items()}
+    made = {name: {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kind)} for name, kind in kinds.items()}
+    call = made["task"]["$defs"]["Call"]
+    call["properties"]["action"] = call["properties"]["tool"]
+    call["required"] = [name for name in call["required"] if name != "tool"]
+    call["oneOf"] = [{"required": ["tool"]}, {"required": ["action"]}]
+    return made
 
 
 def is_path(name: str) -> bool:

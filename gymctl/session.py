@@ -28,7 +28,7 @@ def opened(name: str) -> Iterator[tuple[Instance, wire.Client]]:
         instance = instances.get(name)
         if not instance.url:
             raise Unavailable(f"{name} was never started", hint=f"`gymctl stop {name}` removes it")
-        client = wire.Client(instance.url, name=name)
+        client: wire.Client = instances.kind(instance.kind).connect(instance)
         try:
             yield instance, client
         except Unavailable as error:
@@ -68,8 +68,8 @@ def reset(
     reached = answer.get("universe_id") or answer.get("dataPack") or wanted
     document = {"session": chosen, "state": reached, "form": "fresh", "checkpoint": None, "contents": answer.get("servers") or answer.get("loadSummary") or {}}
     if chosen == instance.session:
-        instance.task, instance.universe, instance.seed = (task.id if task else None), reached, seed
-        instance.save()
+        with instance.changing():
+            instance.task, instance.universe, instance.seed = (task.id if task else None), reached, seed
     instances.append(instance.name, {"type": "reset", **document, "task": task.id if task else None, "seed": seed, "generation": answer.get("generation")})
     return document
 

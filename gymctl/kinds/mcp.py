@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gymctl import wire
 from gymctl.episode import Action, Json, Observation
 from gymctl.errors import EnvError, NotFound
+
+if TYPE_CHECKING:
+    from gymctl.instances import Instance
+
+
+def connect(instance: Instance) -> wire.Client:
+    """A connection to its server."""
+    return wire.Client(instance.url, name=instance.name)
 
 
 def ready(client: wire.Client, path: str, timeout: float, alive: Callable[[], str], told: Callable[[str], None]) -> None:

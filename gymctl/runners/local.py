@@ -6,7 +6,6 @@ import contextlib
 import errno
 import importlib.metadata
 import os
-import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -132,11 +131,7 @@ def status(handle: Handle, /) -> Status:
 def stop(handle: Handle, /) -> None:
     """End the server's whole group, and whatever else carries its label."""
     proc.end_group(_process(handle))
-    for _, process in list(proc.labeled(handle["label"])):
-        proc.end_group(process, grace=1.0)
-        with contextlib.suppress(ProcessLookupError):
-            if proc.alive(process):
-                os.kill(process.pid, signal.SIGKILL)
+    proc.end_labeled(handle["label"])
 
 
 def find() -> dict[str, Handle]:
