@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import socket
 from collections.abc import Iterator
 from datetime import datetime
@@ -311,10 +312,5 @@ def logs(handle: Handle, /) -> Iterator[str]:
 
 
 def _log_lines(api: APIClient, container: str, tail: int | Literal["all"]) -> Iterator[str]:
-    rest = b""
-    with contextlib.closing(api.logs(container, stdout=True, stderr=True, stream=True, follow=False, tail=tail)) as stream:
-        for chunk in stream:
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from (line.decode("utf-8", "replace") + "\n" for line in lines)
-    if rest:
-        yield rest.decode("utf-8", "replace")
+    text = api.logs(container, stdout=True, stderr=True, tail=tail)  # whole: the log is bounded (20 MB, twice)
+    yield from io.StringIO(text.decode("utf-8", "replace"), newline="\n")
