@@ -84,6 +84,8 @@ def _episode(given: dict[str, Any]) -> int:
     name = given["name"] or (f"{source.recipe.name}-{secrets.token_hex(3)}" if given["remove"] else None)
     judge = shlex.split(given["judge"]) if given["judge"] else None
     order = agents.Order(task, given["agent"], given["timeout"] or task.timeout, judge, keep=not given["remove"])
+    if not given["as_json"]:
+        click.echo(f"task {task.id}: {task.prompt.strip()}")
     with ui.telling() as told:
         episode = agents.run(_request(given, name), order, told, _quiet if given["as_json"] else _show)
     if given["as_json"]:
@@ -113,10 +115,10 @@ def _show(action: Any, outcome: Any) -> None:
 def _show_end(episode: Any) -> None:
     from gymctl.cli.verify import show
 
-    agent = episode.agent
+    agent, instance = episode.agent, episode.instance
     if agent["timed_out"]:
         ui.warn("the agent ran out of time")
     elif agent["exit"]:
         ui.warn(f"the agent ended with exit code {agent['exit']}; what it printed: {episode.directory / 'agent.log'}")
-    click.echo(f"{episode.steps} steps; files: {episode.directory}")
+    click.echo(f"{episode.steps} steps on {instance.name} ({instance.runner}); files: {episode.directory}")
     show(episode.verdict)

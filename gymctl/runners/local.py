@@ -168,7 +168,8 @@ def doctor(workdir: Path, /) -> Iterator[Finding]:
     fix = "" if venv.code == 0 else "install Python's venv module (Debian: apt-get install python3-venv)"
     yield Finding("venv", venv.code == 0, "venv and ensurepip are there" if venv.code == 0 else _last_line(venv), fix)
     if sys.platform == "linux":
-        yield Finding("adoption", Path("/proc/self/environ").exists(), "/proc tells whose a process is", "mount /proc")
+        told = Path("/proc/self/environ").exists()
+        yield Finding("adoption", told, "/proc tells whose a process is" if told else "there is no /proc", "" if told else "mount /proc")
     else:
         yield Finding("adoption", None, "no /proc: processes of a killed gymctl are not found again")
 
