@@ -24,7 +24,7 @@ TABLES = tables(
     reminders=("rem", {"minutes": "int", "event_id": "-> events", "method": "text = \"popup\""}),
     notices=("ntc", {"event_id": "text", "to_email": "text", "kind": "text", "subject": "text", "body": "text = \"\"", "sent_at": "time"}),
     dismissals=("dis", {"reminder_id": "text", "occurrence": "when"}),
-    trash=("trs", {"event_id": "text", "title": "text", "start": "when", "calendar_id": "-> calendars", "deleted_at": "time", "rows": "json"}),
+    trash=("trs", {"event_id": "text", "title": "text", "start": "when", "calendar_id": "text", "deleted_at": "time", "rows": "json"}),
     settings=("set", {
         "week_start": "text = \"monday\"", "timezone": "text?", "theme": "text = \"system\"", "time_format": "text = \"24h\"", "default_view": "text = \"week\"",
         "default_minutes": "int = 30", "default_reminder": "int? = 10", "day_start": "text = \"09:00\"", "day_end": "text = \"17:30\"",

@@ -1,0 +1,252 @@
+"""Sessions: one SQLite file each, a copy of its pack's template, and a bounded number of them open at once.
+
+All writes are committed before they are answered. With a write-ahead log nothing committed is lost when the process is
+killed, whatever `synchronous` says; only a machine that loses power could lose it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from . import packs
+from .faults import Fault
+from .store import Db, Row
+
+if TYPE_CHECKING:
+    from .site import Site
+
+MAX_NAME = 200
+MAX_OPEN = 128
+LOG_COLUMNS = ("n", "at", "event_type", "element_id", "value", "url", "source", "caller", "detail")
+MAX_VALUE = 2000
+
+
+def now_text() -> str:
+    """The wall clock as the log records it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Session:
+    """One session's file. Its lock is held by who uses it."""
+
+    def __init__(self, name: str, path: Path, site: Site) -> None:
+        self.name = name
+        self.path = path
+        self.site = site
+        self.lock = asyncio.Lock()
+        self.doing = ""
+        self._db: Db | None = None
+        self.meta: dict[str, str] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return self._db is not None
+
+    @property
+    def db(self) -> Db:
+        """The session's rows; the file must exist."""
+        if self._db is None:
+            connection = _connect(self.path)
+            self.meta = dict(connection.execute("SELECT key, value FROM _meta").fetchall())
+            self._db = Db(connection, ZoneInfo(self.meta["timezone"]), self.site.tables)
+        return self._db
+
+    @property
+    def now(self) -> datetime:
+        """The pack's frozen clock."""
+        return datetime.fromisoformat(self.meta["now"])
+
+    @property
+    def base(self) -> date:
+        """The base Monday."""
+        return date.fromisoformat(self.meta["base_week"])
+
+    @property
+    def version(self) -> str:
+        """Which reset of which session a page was made after: the same name and number of resets, the same text."""
+        return f"{self.meta.get('resets', '0')}.{hashlib.sha256(self.name.encode()).hexdigest()[:10]}"
+
+    def close(self) -> None:
+        """Close the file; SQLite folds its write-ahead log into it."""
+        if self._db is not None:
+            self._db.connection.close()
+            self._db = None
+
+    def counts(self) -> dict[str, int]:
+        """{table: rows} as they are."""
+        return {name: self.db.connection.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0] for name in self.site.tables.by_name}
+
+    def replace(self, template: Path, caller: str, args: Row) -> tuple[dict[str, int], dict[str, int]]:
+        """Make the session a fresh copy of `template`, in one step that is seen whole or not at all; rows by table before and after.
+
+        The log starts anew with this reset; earlier resets stay in it, and its numbers go on.
+        """
+        cleared = dict.fromkeys(self.site.tables.by_name, 0)
+        earlier: list[Any] = []
+        last = resets = 0
+        if self.path.exists():
+            cleared = self.counts()
+            log = self.db.connection
+            resets = int(self.meta.get("resets", "0"))
+            columns = ", ".join(LOG_COLUMNS)
+            earlier = [tuple(r) for r in log.execute(f"SELECT {columns} FROM _log WHERE event_type = 'control' AND value = 'reset' ORDER BY n DESC LIMIT 100")]
+            last = log.execute("SELECT COALESCE(MAX(n), 0) FROM _log").fetchone()[0]
+        unfinished = self.path.with_suffix(".tmp")
+        shutil.copyfile(template, unfinished)
+        connection = _connect(unfinished)
+        try:
+            connection.execute("BEGIN")
+            insert = f"INSERT INTO _log ({', '.join(LOG_COLUMNS)}) VALUES ({', '.join('?' * len(LOG_COLUMNS))})"
+            connection.executemany(insert, reversed(earlier))
+            connection.execute(insert, (last + 1, now_text(), "control", None, "reset", None, "api", caller, json.dumps(args, sort_keys=True)))
+            connection.execute("INSERT INTO _meta VALUES ('resets', ?)", (str(resets + 1),))
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+        self.close()
+        os.replace(unfinished, self.path)
+        return cleared, json.loads(self.db.connection.execute("SELECT value FROM _meta WHERE key = 'counts'").fetchone()[0])
+
+    def record(
+        self, event_type: str, element_id: str | None, value: str | None, url: str | None, source: str, caller: str, detail: Row | None = None, at: str = ""
+    ) -> None:
+        """Add a row to the log."""
+        text = None if detail is None else json.dumps(detail, ensure_ascii=False, sort_keys=True)
+        row = (at or now_text(), event_type, element_id, value if value is None else value[:MAX_VALUE], url, source, caller, text)
+        self.db.connection.execute(
+            "INSERT INTO _log (at, event_type, element_id, value, url, source, caller, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+        )
+
+    def log(self, since: int = 0) -> list[Row]:
+        """The log's rows with a number over `since`, oldest first."""
+        rows = [dict(r) for r in self.db.connection.execute("SELECT * FROM _log WHERE n > ? ORDER BY n", (since,))]
+        for row in rows:
+            row["detail"] = None if row["detail"] is None else json.loads(row["detail"])
+        return rows
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection.row_factory = sqlite3.Row
+    # One process serves a session: an exclusive lock spares the shared-memory file and two locks a transaction.
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+class Sessions:
+    """All sessions of this process. `data_dir` holds templates/ and sessions/; `pack` is that of a reset which names none; `wait` in seconds."""
+
+    def __init__(self, site: Site, data_dir: Path, pack: str, wait: float = 10.0, max_open: int = MAX_OPEN) -> None:
+        self.site = site
+        self.data_dir = data_dir
+        self.pack = pack
+        self.wait = wait
+        self.folder = data_dir / "sessions"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for leftover in self.folder.glob("*.tmp*"):
+            leftover.unlink(missing_ok=True)
+        self._max_open = max_open
+        self._known: dict[str, Session] = {}
+        self._open: OrderedDict[str, Session] = OrderedDict()
+
+    def _session(self, name: str) -> Session:
+        if name not in self._known:
+            path = self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:40]}.sqlite"
+            found = Session(name, path, self.site)
+            if not path.exists():
+                return found
+            self._known[name] = found
+        return self._known[name]
+
+    @contextlib.asynccontextmanager
+    async def use(self, name: str, doing: str) -> AsyncIterator[Session]:
+        """The session, open and locked; Fault 404 when it was never reset, 409 when another request holds it for too long."""
+        session = self._session(name)
+        if name not in self._known:
+            raise Fault(404, "SessionNotFound", f"there is no session {name!r}", f"call /reset with this sessionId first: {reset_call(name)}", sessionId=name)
+        async with self._locked(session, doing):
+            yield session
+
+    async def reset(self, name: str, caller: str, pack: str | None, base: date | None, args: Row) -> tuple[Session, str, dict[str, int], dict[str, int]]:
+        """Put the session to the first state of a pack; the session, its pack, rows cleared and loaded. Fault 404 for an unknown pack."""
+        pack = pack or self.pack
+        session = self._session(name)
+        self._known.setdefault(name, session)
+        try:
+            async with self._locked(session, "reset"):
+                template = await self.template(pack, base)
+                cleared, loaded = session.replace(template, caller, {**args, "dataPack": pack})
+        finally:
+            if not session.path.exists():
+                self._known.pop(name, None)
+        return session, pack, cleared, loaded
+
+    async def template(self, pack: str, base: date | None = None) -> Path:
+        """The template of a pack, built if need be; Fault 404 with those there are, Fault 500 for a broken one."""
+        try:
+            return await asyncio.to_thread(packs.template, self.site, pack, base, self.data_dir)
+        except packs.UnknownPack as error:
+            raise Fault(404, "UnknownPack", f"there is no data pack {pack!r}", f"data packs: {', '.join(error.known)}", dataPacks=error.known) from None
+        except packs.BrokenPack as error:
+            raise Fault(500, "BrokenPack", str(error), "python -m server.packs check", problems=error.problems) from None
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, session: Session, doing: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self.wait):
+                await session.lock.acquire()
+        except TimeoutError:
+            message = f"{session.doing} of session {session.name!r} has not ended in {self.wait:g} s"
+            raise Fault(409, "Busy", message, "wait for it, then try again", operation=session.doing) from None
+        try:
+            session.doing = doing
+            if session.path.exists():
+                _ = session.db
+            yield
+        finally:
+            self._note_open(session)
+            session.lock.release()
+
+    def _note_open(self, session: Session) -> None:
+        if not session.is_open:
+            self._open.pop(session.name, None)
+            return
+        self._open[session.name] = session
+        self._open.move_to_end(session.name)
+        for name, candidate in list(self._open.items())[: max(0, len(self._open) - self._max_open)]:
+            if not candidate.lock.locked():
+                candidate.close()
+                del self._open[name]
+
+    def close(self) -> None:
+        """Close every open session."""
+        for session in self._open.values():
+            session.close()
+        self._open.clear()
+
+
+def checked_name(name: Any) -> str:
+    """A sessionId that can be one; Fault 400."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise Fault(400, "InvalidRequest", f"'sessionId' must be 1 to {MAX_NAME} printable characters of text")
+    return name
+
+
+def reset_call(name: str, origin: str = "http://127.0.0.1:3000") -> str:
+    """The command that makes a session."""
+    body = json.dumps({"sessionId": name}).replace("'", "'\\''")
+    return f"curl -X POST {origin}/reset -H 'Content-Type: application/json' -d '{body}'"
