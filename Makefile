@@ -17,8 +17,8 @@ test: $(VENV)/.test
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
-	$(BIN)/mypy gymctl tests
-	cd images/agent-environment && MYPYPATH=.. $(abspath $(BIN))/mypy --config-file ../../pyproject.toml -p server -p _verify
+	$(BIN)/mypy gymctl tests/*.py tests/bench tests/runners
+	MYPYPATH=images/agent-environment:images $(BIN)/mypy images/_verify images/agent-environment/server tests/images/agent_environment tests/images/*.py
 
 $(VENV)/.installed: pyproject.toml
 	@echo '$$ $(PYTHON) -m venv $(VENV) && $(BIN)/pip install -e .'

@@ -156,13 +156,17 @@ class Document:
 
 def load(path: Path) -> Document:
     """Read a YAML file; RecipeError names the line of what is no YAML."""
+    return Document(path, read(path))
+
+
+def read(path: Path) -> str:
+    """The text of a file; RecipeError when it is none."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: not UTF-8 at byte {error.start}") from error
     except OSError as error:
         raise RecipeError(f"{path}: {error.strerror}") from error
-    return Document(path, text)
 
 
 def near(word: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gymctl import instances, marked, proc, recipe, wire
 from gymctl.episode import Action, Json, Observation, Verdict, no_verdict, score
-from gymctl.errors import EnvError, GymctlError, NotFound, NoVerdict, StartError, Unavailable, UsageError
+from gymctl.errors import EnvError, GymctlError, NotFound, NoVerdict, RecipeError, StartError, Unavailable, UsageError
 from gymctl.instances import Instance
 from gymctl.recipe import Task
 
@@ -97,10 +97,13 @@ def load_checks(path: Path) -> tuple[list[Json], list[str]]:
     """(checks, claims) of a checks file: a YAML or JSON list of checks, or a mapping with `checks` and `claims` (a task file too)."""
     if not path.is_file():
         raise NotFound(f"no checks file {path}")
-    text = path.read_text(encoding="utf-8", errors="strict") if path.stat().st_size < marked.MAX_BYTES else ""
-    if text.lstrip().startswith(("[", "- ")):
-        text = "checks:\n" + "\n".join(f"  {line}" for line in text.splitlines())
-    data = marked.Document(path, text).data
+    try:
+        text = marked.read(path)
+        if text.lstrip().startswith(("[", "- ")):
+            text = "checks:\n" + "\n".join(f"  {line}" for line in text.splitlines())
+        data = marked.Document(path, text).data
+    except RecipeError as error:
+        raise EnvError(error.message) from error
     checks, claims = data.get("checks", []), data.get("claims", [])
     if not isinstance(checks, list) or not all(isinstance(c, dict) for c in checks) or not isinstance(claims, list):
         raise EnvError(f"{path}: `checks` must be a list of mappings and `claims` a list of texts")

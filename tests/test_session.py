@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gymctl import session
 from gymctl.episode import score
-from gymctl.errors import UsageError
+from gymctl.errors import EnvError, UsageError
 from tests.conftest import ROOT, Cli
 
 STUB = str(ROOT / "tests/fakes/stub")
@@ -150,7 +152,43 @@ def test_a_checks_file_may_be_yaml_json_or_a_task(cli: Cli) -> None:
     (cli.folder / "empty.yaml").write_text("checks: []\n")
     cli("verify", "stub", "--checks", "empty.yaml", code=9)
     cli("verify", "stub", "--checks", "nowhere.yaml", code=4)
+    (cli.folder / "binary.yaml").write_bytes(b"checks: \xff")
+    assert "not UTF-8 at byte 8" in cli("verify", "stub", "--checks", "binary.yaml", code=9).err
+    (cli.folder / "torn.yaml").write_text("checks: [\n")
+    assert "torn.yaml:2:" in cli("verify", "stub", "--checks", "torn.yaml", code=9).err
     cli("verify", "stub", code=2)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=200) | json_values.map(json.dumps) | st.dictionaries(st.sampled_from(["checks", "claims"]), json_values).map(json.dumps))
+def test_any_checks_file_is_checks_or_an_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("checks") / "checks.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        checks, claims = session.load_checks(path)
+    except EnvError as error:
+        assert str(path) in error.message  # noqa: PT017  (either outcome is right)
+    else:
+        assert all(isinstance(check, dict) for check in checks)
+        assert checks or claims
+
+
+@settings(max_examples=300, deadline=None)
+@given(json_values | st.fixed_dictionaries({"success": json_values, "verifiers": st.lists(json_values, max_size=2)}, optional={"score": json_values}))
+def test_any_answer_of_a_verifier_is_a_verdict_or_refused(answer: object) -> None:
+    try:
+        verdict = session.read_reply(answer, 1)
+    except ValueError:
+        return
+    assert (verdict.verdict == "none") == (verdict.score is None)
+    assert verdict.score is None or 0 <= verdict.score <= 1
 
 
 @pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), -0.1, 1.1, [], {}])
