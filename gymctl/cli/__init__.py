@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import json
 import os
@@ -13,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from gymctl import __version__
-from gymctl.errors import BUG, GymctlError, Interrupted, UsageError
+from gymctl.errors import BUG, GymctlError, Interrupted, Unavailable, UsageError
 from gymctl.paths import DEBUG_VARIABLE
 
 VERBS = {
@@ -24,6 +26,7 @@ VERBS = {
     "ps": "List what runs",
     "stop": "End instances",
     "logs": "Show what an instance printed; bundle a report",
+    "view": "Say where a person opens a session",
     "load": "Give an image file to an engine or the cache",
     "build-image": "Build an image from its source",
     "doctor": "Prove what this machine can run",
@@ -85,6 +88,7 @@ def group() -> None:
 
 def main() -> NoReturn:
     """The console script."""
+    _open_streams()
     as_json = "--json" in sys.argv[1:]
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is not signal.SIG_IGN:
@@ -112,8 +116,21 @@ def _outcome(as_json: bool) -> int:
         return _report(as_json, "Interrupted", f"ended by {signal.Signals(signum).name}", "", 128 + signum)
     except BrokenPipeError:
         return _to_nowhere()
+    except OSError as error:
+        return _disk_error(error, as_json)
     except Exception as error:  # noqa: BLE001  (the one place: a bug is reported as one)
         return _bug(error, as_json)
+
+
+def _open_streams() -> None:
+    """Streams that the caller closed (`<&-`) lead to nowhere, else the next file or socket opened would take their place."""
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, open(number, mode, encoding="utf-8", errors="surrogateescape", closefd=False))
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
@@ -144,7 +161,19 @@ def _report(as_json: bool, type: str, message: str, hint: str, code: int) -> int
         sys.stdout.flush()
     except BrokenPipeError:
         _to_nowhere()
+    except OSError:  # a full disk takes the error's own document neither; stderr may be another
+        _to_nowhere()
+        with contextlib.suppress(OSError):
+            click.echo(f"error: {message}", err=True)
     return code
+
+
+def _disk_error(error: OSError, as_json: bool) -> int:
+    """A disk that is full (stdout's, or one that nobody expected to fill up) is no fault of ours."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG):
+        return _bug(error, as_json)
+    where = f" in {error.filename}" if error.filename else ""
+    return _print_error(Unavailable(f"cannot write{where}: {error.strerror}", hint="free some space; what already runs goes on: `gymctl ps`"), as_json)
 
 
 def _bug(error: Exception, as_json: bool) -> int:
@@ -168,6 +197,8 @@ def _leave(code: int) -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _to_nowhere()
+    except OSError:
+        _to_nowhere()
     sys.exit(code)
 
 
