@@ -11,15 +11,16 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from gymctl import __version__, assets, instances, paths, proc, recipe, runners, wire
-from gymctl.errors import NotFound, StartError, Unavailable, Unsupported, UsageError
+from gymctl.errors import Conflict, NotFound, StartError, Unavailable, Unsupported, UsageError
 from gymctl.instances import Instance
 from gymctl.marked import near
 from gymctl.recipe import Source
-from gymctl.runner import Option, Plan, Told
+from gymctl.runner import Handle, Option, Plan, Told
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ def run(request: Request, told: Told) -> Instance:
     options = read_options(module, {**source.recipe.options.get(runner_name, {}), **request.options}, runner_name)
     name = request.name or source.recipe.name
     with contextlib.ExitStack() as undo:
-        directory = _claim(name, request.replace, told)
-        undo.callback(_give_up, name)
+        directory = _claim(name, runner_name, request.replace, told)
+        undo.callback(_forget, directory)
         instance = _record(name, source, runner_name, request)
         instance.notes += passed_over
         instance.save()
@@ -61,7 +62,7 @@ def run(request: Request, told: Told) -> Instance:
                 cpus=source.recipe.resources.cpus, mem_gb=source.recipe.resources.mem_gb, network=source.recipe.resources.network,
             )  # fmt: skip
             told.step(f"starting {name} on {runner_name}")
-            instance.handle = module.start(plan)
+            instance.handle = _start(module, plan, undo)
             instance.url = instance.handle["url"]
             instance.notes += [*fetched.notes, *instance.handle.get("notes", [])]
             instance.save()
@@ -70,12 +71,31 @@ def run(request: Request, told: Told) -> Instance:
     return instance
 
 
-def _claim(name: str, replace: bool, told: Told) -> Any:
+def _start(module: ModuleType, plan: Plan, undo: contextlib.ExitStack) -> Handle:
+    """Start it; from here on giving up ends what carries the label. A Conflict leaves it: that is an earlier run's, for --replace to remove."""
+    undo.pop_all()
+    undo.callback(_give_up, plan.name)
+    try:
+        return module.start(plan)  # type: ignore[no-any-return]  # the runners' contract
+    except Conflict:
+        undo.pop_all()
+        undo.callback(_forget, plan.directory)
+        raise
+
+
+def _forget(directory: Path) -> None:
+    """Undo a claim under which nothing was started."""
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _claim(name: str, runner_name: str, replace: bool, told: Told) -> Path:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,62}", name):
         raise UsageError(f"{name!r} cannot be a name", hint="use lower-case letters, digits, - _ . and at most 63 of them")
     if replace:
-        with contextlib.suppress(NotFound):
+        try:
             instances.stop(name, told.step)
+        except NotFound:
+            instances.sweep(runner_name, name)  # what a killed gymctl left, and no record names any more
     return instances.claim(name)
 
 

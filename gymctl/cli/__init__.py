@@ -114,8 +114,6 @@ def _outcome(as_json: bool) -> int:
         if signum == signal.SIGPIPE:
             return _to_nowhere()
         return _report(as_json, "Interrupted", f"ended by {signal.Signals(signum).name}", "", 128 + signum)
-    except BrokenPipeError:
-        return _to_nowhere()
     except OSError as error:
         return _disk_error(error, as_json)
     except Exception as error:  # noqa: BLE001  (the one place: a bug is reported as one)
@@ -130,7 +128,7 @@ def _open_streams() -> None:
             if nowhere != number:
                 os.dup2(nowhere, number)
                 os.close(nowhere)
-            setattr(sys, name, open(number, mode, encoding="utf-8", errors="surrogateescape", closefd=False))
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="surrogateescape", closefd=False))
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
@@ -169,7 +167,9 @@ def _report(as_json: bool, type: str, message: str, hint: str, code: int) -> int
 
 
 def _disk_error(error: OSError, as_json: bool) -> int:
-    """A disk that is full (stdout's, or one that nobody expected to fill up) is no fault of ours."""
+    """A reader that has gone, and a disk that is full (stdout's, or one that nobody expected to fill up), are no faults of ours."""
+    if isinstance(error, BrokenPipeError):
+        return _to_nowhere()
     if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG):
         return _bug(error, as_json)
     where = f" in {error.filename}" if error.filename else ""
