@@ -149,8 +149,8 @@ def arbitrary(schema: Json, choices: random.Random) -> Any:
     branches = schema.get("anyOf") or schema.get("oneOf")
     if branches:
         return arbitrary(choices.choice(branches), choices)
-    if "enum" in schema:
-        return choices.choice(schema["enum"])
+    if "enum" in schema or "examples" in schema:
+        return choices.choice(schema.get("enum") or schema["examples"])
     kind = schema.get("type")
     if kind == "object":
         wanted = set(schema.get("required", []))
@@ -239,7 +239,9 @@ def _keep_files(instance: Instance) -> Path:
     """Copy what an episode leaves to episodes/<name>-<time>: it outlives the instance."""
     target = paths.state_dir() / "episodes" / f"{instance.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(2).hex()}"
     target.mkdir(parents=True, mode=0o700)
-    for name in ("episode.jsonl", "agent.log", "recipe.yaml", "log"):
+    for name in ("episode.jsonl", "agent.log", "recipe.yaml", "log", "browser.log"):
         if (instance.directory / name).exists():
             shutil.copyfile(instance.directory / name, target / name)
+    if (instance.directory / "steps").is_dir():
+        shutil.copytree(instance.directory / "steps", target / "steps")
     return target

@@ -233,8 +233,9 @@ def end(name: str, told: Callable[[str], None] = lambda text: None) -> None:
             with contextlib.suppress(Unavailable):  # an engine that is not there has nothing of ours
                 sweep(module_name, name)
     shutil.rmtree(paths.instances_dir() / name, ignore_errors=True)
-    with contextlib.suppress(Unavailable):  # no such directory of ours: nothing was put there
-        shutil.rmtree(paths.sockets_dir(name), ignore_errors=True)
+    shutil.rmtree(paths.sockets_dir(name), ignore_errors=True)
+    with contextlib.suppress(OSError):  # another instance has its own there; or there is none
+        paths.sockets_dir(name).parent.rmdir()
 
 
 def _refuse_while_starting(instance: Instance) -> None:

@@ -54,16 +54,22 @@ def state_id() -> str:
 
 def runtime_dir() -> Path:
     """A short path for sockets (a socket's path holds 108 bytes at the most: a long XDG_RUNTIME_DIR is passed over), mode 0700."""
-    given = os.environ.get("XDG_RUNTIME_DIR", "")
-    base = Path(given) if given and len(os.fsencode(given)) <= LONGEST_RUNTIME else _private(_made(Path(f"/tmp/gymctl-{os.getuid()}")))  # noqa: S108  (checked: ours, 0700)
+    base = _runtime_base()
+    if base != Path(os.environ.get("XDG_RUNTIME_DIR", "")):
+        _private(_made(base))
     return _private(_made(base / f"gymctl-{state_id()}"))
 
 
+def _runtime_base() -> Path:
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    return Path(given) if given and len(os.fsencode(given)) <= LONGEST_RUNTIME else Path(f"/tmp/gymctl-{os.getuid()}")  # noqa: S108  (checked: ours, 0700)
+
+
 def sockets_dir(name: str) -> Path:
-    """Where an instance's helpers keep sockets and temp files: a short path, not made here, removed when the instance ends."""
+    """Where an instance's helpers keep sockets and temp files: in runtime_dir(), not made here, removed when the instance ends."""
     import hashlib
 
-    return runtime_dir() / hashlib.sha256(name.encode()).hexdigest()[:10]
+    return _runtime_base() / f"gymctl-{state_id()}" / hashlib.sha256(name.encode()).hexdigest()[:10]
 
 
 def _private(path: Path) -> Path:

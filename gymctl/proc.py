@@ -141,6 +141,17 @@ def piped(argv: Sequence[str], *, env: Mapping[str, str], log: Path, deadline: f
             kill_group(child.pid)
 
 
+def first_line(fd: int, timeout: float) -> bytes:
+    """The first line a child writes to a pipe; what there was of it when the pipe ends or `timeout` seconds are over."""
+    deadline, line = time.monotonic() + timeout, b""
+    while not line.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([fd], [], [], left)[0] or not (chunk := os.read(fd, 1 << 12)):
+            break
+        line += chunk
+    return line
+
+
 def start_time(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None when it is gone (or only waits to be reaped)."""
     try:

@@ -214,11 +214,14 @@ def _grade(verdict: Any) -> float:
     return score(value)
 
 
-def parse_action(words: list[str]) -> Action:
-    """`NAME k=v k:=json`, `NAME {json}` or `{"action": ..., "args": ...}` as an action; UsageError."""
+def parse_action(words: list[str], kind: str = "mcp") -> Action:
+    """`NAME k=v k:=json`, `NAME {json}` or `{"action": ..., "args": ...}` as an action, or in the kind's own words; UsageError."""
     head, *rest = words
     if head.lstrip().startswith("{"):
         return read_action(_json_object(head))
+    parse = getattr(instances.kind(kind), "parse", None)
+    if parse:
+        return parse(words)  # type: ignore[no-any-return]  # the kind's: list[str] -> Action
     if len(rest) == 1 and rest[0].lstrip().startswith("{"):
         return Action(head, _json_object(rest[0]))
     args: Json = {}

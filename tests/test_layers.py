@@ -18,7 +18,7 @@ LAYERS = [
     {"assets"},
     {"instances"},
     {"runners", "kinds", "evaluators"},
-    {"vm"},
+    {"vm", "browser"},
     {"recipe", "runner", "cache"},
     {"marked", "manifests", "archives", "episode", "proc", "wire", "paths"},
     {"errors"},

@@ -16,6 +16,8 @@ EPILOG = ui.examples(
     "gymctl step agent-environment calendar_get_calendar_events",
     "gymctl step agent-environment email_search query='from:ada' limit:=5",
     """gymctl step agent-environment '{"action": "email_search", "args": {"query": "invoice"}}'""",
+    "gymctl step calendr click 'text=New event'",
+    "gymctl step calendr screenshot page.png",
     """echo '{"action": "email_search", "args": {"query": "invoice"}, "id": 1}' | gymctl step agent-environment --stdin""",
 )
 
@@ -27,7 +29,14 @@ EPILOG = ui.examples(
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read actions as JSON lines and answer each with one.")
 @ui.json_option
 def command(name: str, action: tuple[str, ...], session: str | None, from_stdin: bool, as_json: bool) -> None:
-    """Do one action, ACTION [K=V | K:=JSON | JSON], and print what it brought; or many, with --stdin."""
+    """Do one action and print what it brought; or many, with --stdin.
+
+    \b
+    A tool:     ACTION [K=V | K:=JSON | JSON]
+    A website:  goto PATH; click SELECTOR | X Y; fill SELECTOR TEXT; type TEXT; press KEYS;
+                select SELECTOR VALUE; drag FROM TO; scroll DY; back; wait-for SELECTOR;
+                upload SELECTOR FILE...; snapshot; screenshot [FILE]; state [TABLE]
+    """
     from gymctl import session as sessions
 
     if from_stdin == bool(action):
@@ -36,7 +45,7 @@ def command(name: str, action: tuple[str, ...], session: str | None, from_stdin:
         if from_stdin:
             _lines(instance, client, session)
             return
-        observation = sessions.step(instance, client, sessions.parse_action(list(action)), session=session)
+        observation = sessions.step(instance, client, sessions.parse_action(list(action), instance.kind), session=session)
     if as_json:
         ui.print_json(observation.json())
     else:
@@ -65,9 +74,11 @@ def _lines(instance: Any, client: Any, session: str | None) -> None:
 
 
 def _readable(value: Any) -> str:
-    """Content blocks as text, JSON in them indented."""
+    """Content blocks as text, JSON in them indented; a page with its snapshot below."""
     from gymctl.wire import printable
 
+    if isinstance(value, dict) and isinstance(value.get("snapshot"), str):
+        return f"{_readable({k: v for k, v in value.items() if k != 'snapshot'})}\n{printable(value['snapshot'])}"
     blocks = value if isinstance(value, list) else [value]
     texts = [b["text"] if isinstance(b, dict) and isinstance(b.get("text"), str) else json.dumps(b, ensure_ascii=False) for b in blocks]
     return "\n".join(map(printable, map(_indented, texts)))
