@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -10,15 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-import uvicorn
-
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # _verify, shared by all servers, is beside this image's folder
-
-from .app import make
 
 
 def main() -> int:
     """Serve until SIGTERM or SIGINT; 0."""
+    # What is made while starting lives as long as the process: collecting meanwhile would only cost time.
+    gc.disable()
+    import uvicorn
+
+    from .app import make
+
     made = None if os.environ.get("DATA_DIR") else tempfile.mkdtemp(prefix="agent-environment-")
     data_dir = Path(os.environ.get("DATA_DIR") or str(made))
     # For a signal before uvicorn listens for them, and for the one that it raises again once it has ended: a clean end.
@@ -26,6 +29,8 @@ def main() -> int:
         signal.signal(number, lambda *_: sys.exit(0))
     try:
         app = make(data_dir, os.environ.get("UNIVERSE_ID") or "software-team")
+        gc.freeze()
+        gc.enable()
         config = uvicorn.Config(
             app, host=os.environ.get("HOST") or "127.0.0.1", port=int(os.environ.get("PORT") or 1984), http="h11", ws="none", log_level="warning",
             access_log=False, timeout_keep_alive=75, timeout_graceful_shutdown=1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from . import answers, surface_control, surface_tools, surface_verify, tools, universe
 from .answers import Handler
@@ -28,7 +29,7 @@ async def openapi(request: Request, asked: Envelope) -> Response:
 
 
 POST, GET, BOTH = ["POST"], ["GET"], ["GET", "POST"]
-# Path, methods, handler, fields beside tags and image. The busiest come first: the router tries one after the other.
+# Path, methods, handler, fields beside tags and image.
 PATHS: list[tuple[str, list[str], Handler, tuple[str, ...]]] = [
     ("/call-tools", POST, surface_tools.call_tools, ("tool", "args", "use_cache")),
     ("/call-tool", POST, surface_tools.call_tool, ("tool", "args", "use_cache")),
@@ -44,7 +45,7 @@ PATHS: list[tuple[str, list[str], Handler, tuple[str, ...]]] = [
 ]
 
 
-def make(data_dir: Path, default: str, universes: Path = universe.FOLDER) -> Starlette:
+def make(data_dir: Path, default: str, universes: Path = universe.FOLDER) -> Front:
     """The application: sessions under `data_dir`, new ones in universe `default`."""
     tools.load()
     caller = Caller(Sessions(data_dir, default, universes))
@@ -58,15 +59,30 @@ def make(data_dir: Path, default: str, universes: Path = universe.FOLDER) -> Sta
             await app.state.verifier.close()
         caller.sessions.close()
 
+    endpoints = {path: answers.edge(handler, fields) for path, _, handler, fields in PATHS}
     routes = [
         route
         for prefix in ("", "/api")
-        for route in (
-            *(Route(prefix + path, answers.edge(handler, fields), methods=methods) for path, methods, handler, fields in PATHS),
-            Route(f"{prefix}/mcp", mcp),
-        )
+        for route in (*(Route(prefix + path, endpoints[path], methods=methods) for path, methods, _, _ in PATHS), Route(f"{prefix}/mcp", mcp))
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: answers.no_route}, lifespan=lifespan)
     app.state.caller = caller
     app.state.verifier = None
-    return app
+    return Front(app, {prefix + path: endpoints[path] for prefix in ("", "/api") for path in ("/call-tool", "/call-tools")})
+
+
+class Front:
+    """Tool calls go straight to their endpoint, spared the middleware and the search for a route; all else goes through Starlette."""
+
+    def __init__(self, app: Starlette, direct: dict[str, Callable[[Request], Awaitable[Response]]]) -> None:
+        self._app = app
+        self._direct = direct
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self._direct.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if endpoint is None:
+            await self._app(scope, receive, send)
+        else:
+            scope["app"] = self._app
+            response = await endpoint(Request(scope, receive))
+            await response(scope, receive, send)

@@ -129,7 +129,9 @@ class Session:
     def record(self, caller: str, call: str, tool: str | None, args: str, ok: bool, result: bytes) -> None:
         """Add a row to the log; a long result is replaced by its size."""
         shown = result.decode() if len(result) <= MAX_LOGGED else f'{{"omitted_bytes": {len(result)}}}'
-        self.open().db.connection.execute(_LOG, (now_text(), caller, call, tool, args, ok, shown))
+        db = self.open().db
+        db.connection.execute(_LOG, (now_text(), caller, call, tool, args, ok, shown))
+        db.logged += 1
 
     def log(self, since: int = 0) -> list[Row]:
         """The calls with a number over `since`, oldest first: {n, at, caller, call, tool, args, ok, result}."""

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from .tables import REQUIRED, SERVERS, Column, Table
 
 Row = dict[str, Any]
+MAX_TEXTS = 32
 
 
 class ToolError(Exception):
@@ -95,6 +96,9 @@ class Db:
     def __init__(self, connection: sqlite3.Connection, zone: ZoneInfo) -> None:
         self.connection = connection
         self.zone = zone
+        self.logged = 0
+        self._texts: dict[tuple[str, tuple[Any, ...]], str] = {}
+        self._texts_at = 0
 
     def rows(self, name: str, where: str = "", params: Iterable[Any] = (), *, order: str = "id") -> list[Row]:
         """Every row that `where` selects, in `order`."""
@@ -106,6 +110,21 @@ class Db:
         """The first row that `where` selects, or None."""
         found = self.rows(name, where, params, order=f"{order} LIMIT 1")
         return found[0] if found else None
+
+    def text(self, sql: str, params: Iterable[Any] = ()) -> str:
+        """The one text (of JSON, say) that a query gives, remembered until a row changes; rows of the log, counted in `logged`, do not."""
+        at = self.connection.total_changes - self.logged
+        if at != self._texts_at or len(self._texts) >= MAX_TEXTS:
+            self.forget()
+            self._texts_at = at
+        key = (sql, tuple(params))
+        if key not in self._texts:
+            self._texts[key] = str(self.connection.execute(*key).fetchone()[0])
+        return self._texts[key]
+
+    def forget(self) -> None:
+        """Remember no text any more: what was changed has been rolled back."""
+        self._texts.clear()
 
     def count(self, name: str, where: str = "", params: Iterable[Any] = ()) -> int:
         """How many rows `where` selects."""

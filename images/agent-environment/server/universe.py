@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -71,7 +72,11 @@ def _digest(folder: Path) -> str:
 def _build(folder: Path, path: Path) -> None:
     from .rowcheck import check
 
+    collecting = gc.isenabled()
+    gc.disable()  # many small values and no cycles
     checked = check(folder)
+    if collecting:
+        gc.enable()
     if checked.problems:
         raise BrokenUniverse(folder.name, [str(problem) for problem in checked.problems])
     unfinished = path.with_suffix(".tmp")

@@ -257,7 +257,8 @@ class TestSessions:
     """One assignment never sees another, and a killed server loses nothing."""
 
     def test_the_instances_own_session(self, server: Served) -> None:
-        write(server, None, "own")
+        server.post("/reset")
+        assert not write(server, None, "own")["isError"]
         assert "own" in titles(server, None)
         assert "own" not in titles(server, "another")
 

@@ -95,7 +95,7 @@ def happening(
 
 def _text(ctx: Context, sql: str, params: Sequence[Any] = ()) -> str:
     """What a query for one JSON text gives."""
-    return str(ctx.db.connection.execute(sql, params).fetchone()[0])
+    return ctx.db.text(sql, params)
 
 
 @lru_cache(maxsize=256)
