@@ -25,16 +25,20 @@ def command(names: tuple[str, ...], everything: bool, as_json: bool) -> None:
     lost = instances.orphans() if everything or set(names) - set(instances.names()) else {}
     wanted = [*instances.names(), *lost] if everything else list(dict.fromkeys(names))
     with ui.telling() as told:
-        failures = [error for name in wanted if (error := _stop(name, lost.get(name), told, as_json))]
-    for error in failures[1:]:
+        failures = {name: error for name in wanted if (error := _stop(name, lost.get(name), told))}
+    for name in wanted if not as_json else ():  # printed when all is done: a reader that goes (`| head`) must not save the others
+        if name not in failures:
+            click.echo(f"stopped {name}")
+    first, *others = failures.values() or (None,)
+    for error in others:
         ui.warn(error.message)
-    if failures:
-        raise failures[0]
+    if first:
+        raise first
     if as_json:
         ui.print_json({"stopped": wanted})
 
 
-def _stop(name: str, lost: Any, told: Any, quiet: bool) -> GymctlError | None:
+def _stop(name: str, lost: Any, told: Any) -> GymctlError | None:
     """End one; its failure, so that the others are still ended."""
     from gymctl import instances, runners
 
@@ -46,6 +50,4 @@ def _stop(name: str, lost: Any, told: Any, quiet: bool) -> GymctlError | None:
             instances.stop(name, told.step)
     except GymctlError as error:
         return error
-    if not quiet:
-        click.echo(f"stopped {name}")
     return None
