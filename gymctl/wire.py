@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gymctl import __version__
-from gymctl.errors import EnvError, GymctlError, NotFound, StartError, Unavailable
+from gymctl.errors import EnvError, GymctlError, NotFound, StartError, Unavailable, UsageError
 
 MAX_ANSWER = 256 << 20
 CALLER = f"gymctl/{__version__}"
@@ -62,7 +62,7 @@ class Client:
 
     def send(self, method: str, path: str, document: Any = None, *, timeout: float = 60) -> Reply:
         """One request, whatever it answers; Unavailable when nothing does."""
-        body = None if document is None else json.dumps(document, allow_nan=False).encode()
+        body = None if document is None else _encoded(document)
         headers = self.headers if body is None else {**self.headers, "Content-Type": "application/json"}
         connection = self._ready(timeout)
         try:
@@ -107,6 +107,14 @@ class Client:
         return f"`gymctl logs {name}` shows what it printed" if verb == "logs" else "`gymctl ps` shows what runs, `gymctl run` starts it"
 
 
+def _encoded(document: Any) -> bytes:
+    try:
+        return json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # an argument in another encoding, or half a character
+        shown = error.object[max(0, error.start - 20) : error.end].encode("ascii", "backslashreplace").decode()
+        raise UsageError(f"text that is not UTF-8 cannot be sent: {shown}", hint="is the terminal's encoding UTF-8? try LC_ALL=C.UTF-8") from error
+
+
 def error_of(reply: Reply, name: str) -> GymctlError:
     """An error answer as one of ours: 404 is NotFound, the rest EnvError with the environment's own words."""
     try:
@@ -134,7 +142,7 @@ def wait(client: Client, path: str, timeout: float, alive: Callable[[], str], to
             reply = client.send("GET", path, timeout=max(0.1, min(5.0, deadline - time.monotonic())))
             if reply.status == 200:
                 return
-            last = f"{path} answers {reply.status}: {printable(reply.body[:200].decode('utf-8', 'replace'))}"
+            last = f"{path} answers {reply.status}: {error_of(reply, client.name).message[:300]}"
         except Unavailable as error:
             last = error.message
         now = time.monotonic()

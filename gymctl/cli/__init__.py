@@ -78,12 +78,15 @@ Examples:
 
 @click.group(cls=Verbs, context_settings=CONTEXT, epilog=EXAMPLES)
 @click.version_option(__version__, "-V", "--version", prog_name="gymctl", message="%(prog)s %(version)s")
-def group() -> None:
+@click.pass_context
+def group(ctx: click.Context) -> None:
     """Start any agent environment, reset it, let an agent act, get a verdict.
 
     Every command takes --json: one document on stdout, errors included.
     Exit codes: 0 done or passed, 1 no, 2 usage, 3-11 see the README, 70 a bug.
     """
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        ctx.color = False
 
 
 def main() -> NoReturn:
@@ -133,8 +136,18 @@ def _open_streams() -> None:
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
     """The first signal unwinds; a second one ends us at once."""
-    signal.signal(signum, signal.SIG_DFL)
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(each) is _interrupt:
+            signal.signal(each, _force)
     raise Interrupted(signum)
+
+
+def _force(signum: int, frame: FrameType | None) -> None:
+    """Somebody does not want to wait for the unwinding: say what that leaves, and give the terminal its cursor back."""
+    signal.signal(signum, signal.SIG_DFL)
+    cursor = "\x1b[?25h\r\n" if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else ""
+    os.write(2, f"{cursor}error: ended before all was undone\nhint: `gymctl ps --all` lists what still runs, `gymctl cache gc` ends it\n".encode())
+    os.kill(os.getpid(), signum)
 
 
 def _usage(error: click.ClickException) -> UsageError:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gymctl.runner import Told
 
 QUIET_SECONDS = 0.5
+LEAST_FOLDED = 40
+"""Columns that a table's last column keeps on a narrow terminal."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -27,7 +29,7 @@ def examples(*lines: str) -> str:
 
 def print_json(document: Any) -> None:
     """One document on stdout."""
-    click.echo(json.dumps(document, ensure_ascii=not _unicode()))
+    click.echo(json.dumps(document, ensure_ascii=not _unicode(sys.stdout)))
 
 
 def note(text: str) -> None:
@@ -45,8 +47,13 @@ def lively() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
 
 
-def _unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+def plain() -> bool:
+    """Whether colors and bold are unwanted, or would be garbage."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
+def _unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("-", "") == "utf8"
 
 
 @contextlib.contextmanager
@@ -89,18 +96,21 @@ class _Redrawn:
         self._status: Any = None
         self._bar: Any = None
         self._what = ""
+        self._width = 80
 
     def step(self, text: str) -> None:
         self._end_bar()
         if self._status is None and time.monotonic() - self._began > QUIET_SECONDS:
             from rich.console import Console
 
-            self._status = Console(stderr=True).status(text)
+            console = Console(stderr=True)
+            self._width = console.width
+            self._status = console.status("", spinner="dots" if _unicode(sys.stderr) else "line")
             self._status.start()
         if self._status is not None:
             from rich.markup import escape
 
-            self._status.update(escape(text))
+            self._status.update(escape(" ".join(text.split())[: self._width - 4]))  # more than one line is not redrawn in place
 
     def progress(self, what: str, done: int, total: int) -> None:
         if self._what != what:
@@ -128,18 +138,21 @@ class _Redrawn:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table on stdout: aligned columns, bold heads on a terminal; never cut when it goes into a pipe."""
+    """A table on stdout: aligned columns, bold heads on a terminal. Only the last column is ever folded: a name or URL can be copied from any terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     made = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        made.add_column(name, overflow="fold")
-    for row in rows:
-        made.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else 100_000, no_color=None if terminal else True)
+    for n, name in enumerate(columns):
+        made.add_column(name, overflow="fold", no_wrap=n < len(columns) - 1)
+    for row in cells:
+        made.add_row(*map(Text, row))
+    widths = [max(len(row[n]) for row in [list(columns), *cells]) for n in range(len(columns))]
+    least = sum(widths[:-1]) + 2 * len(widths) + min(widths[-1], LEAST_FOLDED)
+    bold = sys.stdout.isatty() and not plain()
+    console = Console(width=max(Console().width, least) if sys.stdout.isatty() else 100_000, color_system="standard" if bold else None, force_terminal=bold)
     with console.capture() as captured:
         console.print(made)
     for line in captured.get().splitlines():
