@@ -186,8 +186,8 @@ class Db:
         return found
 
     def last_action(self) -> sqlite3.Row | None:
-        """The newest action that is not undone."""
-        found: sqlite3.Row | None = self.connection.execute("SELECT * FROM _actions WHERE undone = 0 ORDER BY n DESC LIMIT 1").fetchone()
+        """The newest action that is not undone and no undo itself."""
+        found: sqlite3.Row | None = self.connection.execute("SELECT * FROM _actions WHERE undone = 0 AND name != 'undo' ORDER BY n DESC LIMIT 1").fetchone()
         return found
 
     def undo(self, n: int) -> str:

@@ -1,0 +1,90 @@
+"""Calendr as a site: its pages at their addresses, and what a pack must hold."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+
+from _web import store
+from _web.packs import Checked
+from _web.site import Route, Site
+
+from . import __version__, events, others, recurrence, views
+from .shell import shell
+from .tables import TABLES
+
+HERE = Path(__file__).parent
+_GET = {
+    "/": (views.home, "home"), "/events/new": (events.new, "new-event"), "/events/{ref}": (events.show, "event"), "/events/{ref}/edit": (events.edit, "edit-event"),
+    "/events/{ref}/move": (events.ask_move, "ask-move"), "/events/{ref}/delete": (events.ask_delete, "ask-delete"), "/calendars": (others.calendars, "calendars"),
+    "/calendars/new": (others.new_calendar, "new-calendar"), "/calendars/{id}": (others.calendar, "calendar"),
+    "/calendars/{id}/delete": (others.ask_delete_calendar, "ask-delete-calendar"), "/people": (others.people, "people"), "/people/{id}": (others.person, "person"),
+    "/find-time": (others.find_time, "find-time"), "/search": (others.search, "search"), "/trash": (others.trash, "trash"), "/notices": (others.notices, "notices"),
+    "/settings": (others.settings, "settings"), "/shortcuts": (others.shortcuts, "shortcuts"),
+}  # fmt: skip
+_POST = {
+    "/events": (events.create, "create-event"), "/events/{ref}": (events.save, "save-event"), "/events/{ref}/move": (events.move, "move-event"),
+    "/events/{ref}/delete": (events.delete, "delete-event"), "/events/{ref}/respond": (events.respond, "respond"), "/calendars": (others.create_calendar, "create-calendar"),
+    "/calendars/{id}": (others.save_calendar, "save-calendar"), "/calendars/{id}/delete": (others.delete_calendar, "delete-calendar"),
+    "/calendars/{id}/toggle": (others.toggle_calendar, "toggle-calendar"), "/calendars/{id}/share": (others.share, "share-calendar"),
+    "/calendars/{id}/unshare": (others.unshare, "unshare-calendar"), "/trash/{id}/restore": (others.restore, "restore"), "/trash/{id}/purge": (others.purge, "purge"),
+    "/trash/empty": (others.empty_trash, "empty-trash"), "/reminders/dismiss": (others.dismiss, "dismiss-reminder"), "/settings": (others.save_settings, "save-settings"),
+}  # fmt: skip
+_VIEWS = {"day": views.day, "week": views.week, "month": views.month, "agenda": views.agenda}
+ROUTES = [
+    *(Route(path, "GET", name, handle) for name, handle in _VIEWS.items() for path in (f"/{name}", f"/{name}/{{day}}")),
+    *(Route(path, "GET", name, handle) for path, (handle, name) in _GET.items()),
+    *(Route(path, "POST", name, handle) for path, (handle, name) in _POST.items()),
+]
+
+
+def complete(checked: Checked) -> None:
+    """Names of guests, settings left out, rules in their normal form; faults of events that no type shows."""
+    rows = checked.rows
+    people = {p["email"].lower(): p["name"] for p in rows.get("people", [])}
+    for guest in rows.get("guests", []):
+        guest["name"] = guest["name"] or people.get(guest["email"].lower(), "")
+    if not rows.get("settings"):
+        row = {c.name: None if c.default is store.REQUIRED else c.default for c in TABLES.by_name["settings"].columns.values()}
+        checked.add("settings", {"id": "set-user", **row}, "settings.yaml", 1)
+    _check_user(checked)
+    series = {e["id"]: e for e in rows.get("events", [])}
+    for n, event in enumerate(rows.get("events", [])):
+        for fault in _event_faults(event, series):
+            checked.fault("events", n, fault)
+
+
+def _check_user(checked: Checked) -> None:
+    user = checked.head["user"]
+    if user not in {p["id"] for p in checked.rows.get("people", [])}:
+        checked.fault("settings", 0, f"pack.yaml: user: no person {user!r}")
+    if not any(c["owner_id"] == user and c["is_primary"] for c in checked.rows.get("calendars", [])):
+        checked.fault("settings", 0, f"calendars.yaml: {user} owns no calendar with is_primary: true")
+    if len(checked.rows["settings"]) != 1 or checked.rows["settings"][0]["id"] != "set-user":
+        checked.fault("settings", 0, "must be one row with the id set-user")
+
+
+def _event_faults(event: store.Row, series: dict[str, store.Row]) -> list[str]:
+    start, end = event["start"], event["end"]
+    faults = []
+    if event["all_day"] is not (len(start) == 10) or len(start) != len(end):
+        faults.append("start and end must be days of an all-day event, else times (all_day says which)")
+    elif start > end or (event["all_day"] and start == end):
+        faults.append(f"ends ({end}) before it starts ({start})" + (": an all-day event ends on the day after its last" if event["all_day"] else ""))
+    if not isinstance(event["exdates"], list) or not all(isinstance(d, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", d) for d in event["exdates"]):
+        faults.append("exdates must be a list of days")
+    if event["recurring_event_id"] and (event["original_start"] is None or not series[event["recurring_event_id"]]["recurrence"]):
+        faults.append("a changed occurrence needs original_start, and recurring_event_id must be a series")
+    if event["recurrence"]:
+        rule = re.sub(r"UNTIL=(\d{4})-(\d\d)-(\d\d)", r"UNTIL=\1\2\3", event["recurrence"])
+        try:
+            moment = datetime.fromisoformat(start)
+            event["recurrence"] = recurrence.checked(rule, moment.replace(tzinfo=None))
+        except recurrence.RuleError as error:
+            faults.append(f"recurrence: {error}")
+    return faults
+
+
+SITE = Site("calendr", "Calendr", __version__, HERE, Path(os.environ.get("PACKS") or HERE.parent / "packs"), TABLES, ROUTES, complete, shell)
