@@ -138,14 +138,11 @@ class Link:
         missing = lacking()
         if missing:
             raise missing
-        instance, folder = self._instance, paths.sockets_dir(self._instance.name)
-        shutil.rmtree(folder, ignore_errors=True)
-        paths.runtime_dir()
-        folder.mkdir(mode=0o700)
+        instance, folder = self._instance, paths.make_runtime_dir(self._instance.name)
         reader, writer = os.pipe()
         with open(reader, "rb") as said:
             package = str(Path(__file__).resolve().parents[2])
-            env = proc.environment({proc.LABEL_VARIABLE: instance.label, "TMPDIR": str(folder), "PYTHONPATH": package, "PYTHONUTF8": "1"})
+            env = proc.environment({proc.LABEL_VARIABLE: instance.label, "TMPDIR": str(folder), "HOME": str(folder), "PYTHONPATH": package, "PYTHONUTF8": "1"})
             argv = [sys.executable, "-m", "gymctl.browser", instance.url, str(instance.directory), str(folder), str(executable()), str(writer)]
             try:
                 process = proc.spawn(argv, env=env, cwd=instance.directory, log=instance.directory / "browser.log", pass_fds=[writer])
