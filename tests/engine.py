@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,27 +31,14 @@ def answers(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def private(folder: Path, bridge: tuple[str, str] = BRIDGE, *more: str) -> Iterator[str]:
+def private(bridge: tuple[str, str] = BRIDGE, *more: str) -> Iterator[str]:
     """A dockerd of our own on a bridge of its own: on docker0 it would disturb one that runs. `more` are its options."""
     name, address = bridge
-    folder.mkdir(parents=True, exist_ok=True)
-    for argv in (["link", "add", name, "type", "bridge"], ["addr", "add", address, "dev", name], ["link", "set", name, "up"]):
-        subprocess.run(["ip", *argv], capture_output=True, check=False)  # it may be there from a killed run
+    folder = Path(tempfile.mkdtemp(prefix="gymt-", dir="/tmp"))  # short: containerd's socket lies deep in it
+    for words in (["link", "add", name, "type", "bridge"], ["addr", "add", address, "dev", name], ["link", "set", name, "up"]):
+        subprocess.run(["ip", *words], capture_output=True, check=False)  # it may be there from a killed run
     host = f"unix://{folder}/docker.sock"
-    argv = [
-        "dockerd",
-        "--data-root",
-        f"{folder}/data",
-        "--exec-root",
-        f"{folder}/exec",
-        "--pidfile",
-        f"{folder}/docker.pid",
-        "-H",
-        host,
-        "--bridge",
-        name,
-        *more,
-    ]
+    argv = ["dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "-p", f"{folder}/pid", "-H", host, "--bridge", name, *more]
     with (folder / "log").open("wb") as log:
         daemon = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -67,6 +55,7 @@ def private(folder: Path, bridge: tuple[str, str] = BRIDGE, *more: str) -> Itera
         for mount in folder.glob("exec/netns/*"):
             subprocess.run(["umount", str(mount)], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", name], capture_output=True, check=False)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unusable() -> str:
@@ -77,7 +66,7 @@ def _unusable() -> str:
 
 
 @pytest.fixture(scope="session")
-def docker_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def docker_host() -> Iterator[str]:
     """DOCKER_HOST of an engine. Every Docker test asks for it, directly or not."""
     if not shutil.which("docker"):
         lacking("docker", "there is no docker command")
@@ -87,7 +76,7 @@ def docker_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             return
     if why := _unusable():
         lacking("docker", why)
-    with private(tmp_path_factory.mktemp("engine")) as host:
+    with private() as host:
         yield host
 
 
