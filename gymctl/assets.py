@@ -240,9 +240,10 @@ def _into_cache(file: Path, kind: str, progress: Progress) -> Artifact:
     key = cache.key(what="image file", sha256=digest)
 
     def copy(path: Path) -> None:
+        cache.need(file.stat().st_size)
         with cache.disk_errors(path):
             shutil.copyfile(file, path)
 
-    kept = cache.get_or_make(key, copy, note={"what": kind, "file": file.name, "from": os.path.abspath(file)})
+    kept = cache.get_or_make(key, copy, note={"what": kind, "file": file.name, "from": os.path.abspath(file)}, waiting=lambda text: progress(text, 0, 0))
     cache.check(kept)
     return Artifact(str(kept), f"sha256:{digest}", kind)

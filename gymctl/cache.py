@@ -45,8 +45,22 @@ def disk_errors(where: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM):
             raise
-        hint = "`gymctl cache gc` frees what can be made again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else f"set {paths.CACHE_VARIABLE}"
+        hint = _ways_to_space() if error.errno in (errno.ENOSPC, errno.EDQUOT) else f"set {paths.CACHE_VARIABLE} to a directory that can be written"
         raise Unavailable(f"cannot write in {where}: {error.strerror}", hint=hint) from error
+
+
+def need(count: int) -> None:
+    """Unavailable when the cache's file system has no room for so many bytes: said before the work, not in the middle of it."""
+    root = paths.cache_dir()
+    free = shutil.disk_usage(root).free
+    if free < count:
+        raise Unavailable(f"{free / 2**20:,.1f} MiB are free in {root}, and {count / 2**20:,.1f} MiB are needed", hint=_ways_to_space())
+
+
+def _ways_to_space() -> str:
+    """What can be freed, in words."""
+    kept = sum(_size(path) for path in (paths.cache_dir() / "objects").glob("*"))
+    return f"`gymctl cache gc --all` frees {kept / 2**20:,.1f} MiB that can be made or fetched again; {paths.CACHE_VARIABLE} names another place"
 
 
 def key(**inputs: Any) -> str:

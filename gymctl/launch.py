@@ -60,6 +60,7 @@ def run(request: Request, told: Told) -> Instance:
                 name=name, label=instance.label, directory=directory, format=fetched.format, image=fetched.image, port=source.recipe.port,
                 host_port=request.port, env={**source.recipe.env, **request.env}, options=options,
                 cpus=source.recipe.resources.cpus, mem_gb=source.recipe.resources.mem_gb, network=source.recipe.resources.network,
+                told=told.step,
             )  # fmt: skip
             told.step(f"starting {name} on {runner_name}")
             instance.handle = _start(module, plan, undo)
@@ -117,8 +118,11 @@ def _give_up(name: str) -> None:
 
 
 def _await(instance: Instance, module: ModuleType, source: Source, told: Told) -> None:
+    said: list[str] = []
+
     def alive() -> str:
         status = module.status(instance.handle)
+        said[:] = [status.detail] if status.detail else []
         if status.state == "running":
             return ""
         how = f"exit code {status.exit_code}" if status.exit_code is not None else status.state
@@ -131,7 +135,8 @@ def _await(instance: Instance, module: ModuleType, source: Source, told: Told) -
     except StartError as error:  # its log goes with the instance
         lines = [wire.printable(line).rstrip() for line in module.logs(instance.handle)][-8:]
         last = "; it printed nothing" if not lines else "; it printed last:\n  " + "\n  ".join(lines)
-        raise StartError(f"{error.message}{last}", hint=error.hint) from error
+        unhealthy = f"; {said[0]}" if said and said[0] not in error.message else ""
+        raise StartError(f"{error.message}{unhealthy}{last}", hint=error.hint) from error
     finally:
         client.close()
 

@@ -69,7 +69,7 @@ class Plan:
 
     `label` is `<state id>/<name>`; everything started carries it. `image` is what `format` says: a reference and digest for
     oci, a directory for dir. `port` is the port inside; `host_port` the one asked for on 127.0.0.1 (None: the documented one
-    when free, else any; 0: any). `directory` is the instance's own.
+    when free, else any; 0: any). `directory` is the instance's own. `told` is for what takes long.
     """
 
     name: str
@@ -85,6 +85,7 @@ class Plan:
     mem_gb: float | None = None
     network: bool = False
     secrets: Mapping[str, str] = field(default_factory=dict)
+    told: Callable[[str], None] = field(default=lambda text: None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,11 @@ def error_of(reply: Reply, name: str) -> GymctlError:
     hint = printable(str(told.get("hint") or ""))
     if reply.status == 404 and told:
         return NotFound(message, hint=hint)
-    if reply.status >= 500 and not hint:
-        hint = f"`gymctl logs {name or 'NAME'}` shows what it printed"
+    if reply.status >= 500:
+        request = printable(str(document.get("request_id") or ""))
+        message = f"{message} (request {request})" if request else message
+        logs = f"`gymctl logs {name or 'NAME'}` shows what the server printed of it"
+        hint = f"{hint}; {logs}" if hint else logs
     return EnvError(message, hint=hint, type=str(told.get("type") or ""), status=reply.status)
 
 

@@ -22,9 +22,17 @@ def command(everything: bool, as_json: bool) -> None:
     if as_json:
         ui.print_json(rows)
     elif rows:
+        _explain(rows)
         ui.table(("NAME", "RECIPE", "RUNNER", "STATUS", "URL", "PORTS", "AGE", "RESTARTS"), [_cells(row, instances.describe_age) for row in rows])
     else:
         click.echo("nothing runs; `gymctl run RECIPE` starts something", err=True)
+
+
+def _explain(rows: list[dict[str, Any]]) -> None:
+    """Why a state is not known, or not a good one; each reason once."""
+    reasons = dict.fromkeys(row["detail"] for row in rows if row["status"] in ("unknown", "broken") and row.get("detail"))
+    for text in reasons:
+        ui.note(text)
 
 
 def _cells(row: dict[str, Any], age: Any) -> list[Any]:

@@ -68,10 +68,19 @@ def _tool_error(answer: Json, tool: str) -> Exception:
     error = answer.get("error")
     told = error if isinstance(error, dict) else {}
     message = wire.printable(str(told.get("message") or _text(answer) or f"{tool} failed"))
-    hint = wire.printable(str(told.get("hint") or ""))
+    hint = wire.printable(_arguments(told["schema"]) if isinstance(told.get("schema"), dict) else str(told.get("hint") or ""))
     if told.get("type") in ("tool_not_found", "unknown_tool", "UnknownTool", "ToolNotFound"):
         return NotFound(message, hint=hint)
     return EnvError(message, hint=hint, type=str(told.get("type") or "tool_error"), status=200)
+
+
+def _arguments(schema: Json) -> str:
+    """What a tool takes, in a line: those that it needs first."""
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or not properties:
+        return "it takes no arguments"
+    needed = [name for name in properties if isinstance(required, list) and name in required]
+    return f"it takes {', '.join([*(f'{name} (required)' for name in needed), *(name for name in properties if name not in needed)])}"
 
 
 def _text(answer: Json) -> str:

@@ -8,7 +8,7 @@ import importlib.metadata
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gymctl import cache, proc
@@ -32,7 +32,7 @@ INSTALL_TIMEOUT = 600
 def start(plan: Plan, /) -> Handle:
     """Bind the port, hand the socket to the server, return. The server's log is `log` in the instance's directory."""
     directory = Path(plan.image["directory"])
-    python, note = _interpreter(directory, plan.image.get("requirements"))
+    python, note = _interpreter(directory, plan.image.get("requirements"), plan.told)
     listener, port, port_note = _bind(plan)
     with listener:
         argv = [python if word == "python" else word for word in plan.image["run"]]
@@ -74,7 +74,7 @@ def _port_error(port: int, error: OSError) -> Exception:
     return StartError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}", hint="`--port 0` takes any free one")
 
 
-def _interpreter(directory: Path, requirements: str | None) -> tuple[str, str]:
+def _interpreter(directory: Path, requirements: str | None, told: Callable[[str], None]) -> tuple[str, str]:
     """This interpreter when it has what the server needs, else a cached venv that has; and a note on which."""
     if requirements is None:
         return sys.executable, ""
@@ -83,7 +83,8 @@ def _interpreter(directory: Path, requirements: str | None) -> tuple[str, str]:
     if all(map(_satisfied, wanted)):
         return sys.executable, ""
     key = cache.key(what="venv", python=sys.version, executable=sys.executable, requirements=sorted(wanted))
-    tree = cache.get_or_make(key, lambda path: _make_venv(path, file), note={"what": f"venv for {directory.name}"})
+    told(f"installing what {directory.name} needs into a venv in the cache, once")
+    tree = cache.get_or_make(key, lambda path: _make_venv(path, file), note={"what": f"venv for {directory.name}"}, waiting=told)
     return str(tree / "bin" / "python"), ""
 
 
