@@ -39,6 +39,7 @@ def start(plan: Plan, /) -> Handle:
         env = proc.environment({
             **plan.env, LABEL_VARIABLE: plan.label, "LISTEN_FD": str(listener.fileno()), "PORT": str(port),
             "DATA_DIR": str(plan.directory / "data"), "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1",
+            **(_module_path() if python == sys.executable else {}),
         })  # fmt: skip
         process = proc.spawn(argv, env=env, cwd=directory, log=plan.directory / "log", pass_fds=[listener.fileno()])
     return {
@@ -86,6 +87,12 @@ def _interpreter(directory: Path, requirements: str | None, told: Callable[[str]
     told(f"installing what {directory.name} needs into a venv in the cache, once")
     tree = cache.get_or_make(key, lambda path: _make_venv(path, file), note={"what": f"venv for {directory.name}"}, waiting=told)
     return str(tree / "bin" / "python"), ""
+
+
+def _module_path() -> dict[str, str]:
+    """PYTHONPATH, where this interpreter has one: what it satisfies may come from there."""
+    given = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, given.split(os.pathsep)))} if given else {}
 
 
 def _satisfied(line: str) -> bool:
