@@ -8,6 +8,7 @@ import itertools
 import json
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -137,7 +138,8 @@ def calls() -> bool:
         ours, other = _rates(
             server, bare, lambda: [request(json.dumps({**CALL, "toolArguments": {"start": start + next(seconds) % 86400}}).encode()) for _ in range(CALLS)]
         )
-        report("the same, a week never asked for before", ours, other, goal=0.4, at_least=True, unit="1/s")
+        ratio = statistics.median(ours) / statistics.median(other)
+        print(f"a week never asked for before, every time: {statistics.median(ours):.0f} calls a second, ratio {ratio:.2f}, no goal")
         bare.stop()
         return met
 

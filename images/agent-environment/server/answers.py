@@ -49,12 +49,13 @@ def header_text(name: str) -> str:
 
 def foreign_origin(request: Request) -> Fault | None:
     """Why a browser's request from another site is refused. Clients that are no browsers send no Origin."""
-    origin = request.headers.get("origin")
+    headers = envelope.headers_of(request)
+    origin = headers.get("origin")
     if origin is None:
         return None
     try:
         parts = urlsplit(origin)
-        if parts.netloc == request.headers.get("host") and parts.hostname in LOOPBACK:
+        if parts.netloc == headers.get("host") and parts.hostname in LOOPBACK:
             return None
     except ValueError:
         pass
@@ -77,7 +78,7 @@ def edge(handler: Handler, accepted: Iterable[str]) -> Callable[[Request], Await
         except Exception:
             _logger.exception("%s %s", request.method, request.url.path)
             response = of_fault(Fault(500, "InternalError", "the server failed", "the log has the details under this request_id"))
-        response.headers["X-Session"] = header_text(request.scope.get("session_name", OWN))
+        response.raw_headers.append((b"x-session", header_text(request.scope.get("session_name", OWN)).encode()))
         return response
 
     return answered

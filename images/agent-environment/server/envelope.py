@@ -89,8 +89,13 @@ async def read(request: Request, accepted: frozenset[str]) -> Envelope:
     return _envelope(request, given, accepted)
 
 
+def headers_of(request: Request) -> dict[str, str]:
+    """The request's headers by their lower-case names; of one sent twice the last."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
+
+
 async def _body(request: Request) -> bytes:
-    announced = request.headers.get("content-length", "0")
+    announced = headers_of(request).get("content-length", "0")
     if announced.isdigit() and int(announced) > MAX_BODY:
         raise _too_large()
     content = b""
@@ -124,7 +129,7 @@ def _envelope(request: Request, given: Row, accepted: frozenset[str]) -> Envelop
     # Remembered here so that the answer, also an error's, can say whose it was.
     request.scope["session_name"] = key.name
     user = fields.get("user")
-    headers = request.headers
+    headers = headers_of(request)
     caller = headers.get("x-caller") or (user if isinstance(user, str) else None) or headers.get("user-agent") or "unknown"
     return Envelope(fields, key, caller[:MAX_CALLER], warnings)
 

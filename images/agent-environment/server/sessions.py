@@ -102,14 +102,7 @@ class Session:
 
         The log starts anew with this call; earlier resets stay in it, and its numbers go on.
         """
-        earlier: list[Any] = []
-        last = 0
-        if self.path.exists():
-            log = self.open().db.connection
-            earlier = [
-                tuple(r) for r in log.execute("SELECT n, at, caller, call, tool, args, ok, result FROM _log WHERE call IN ('create', 'reset') ORDER BY n")
-            ]
-            last = log.execute("SELECT COALESCE(MAX(n), 0) FROM _log").fetchone()[0]
+        earlier, last = self.resets()
         unfinished = self.path.with_suffix(".tmp")
         shutil.copyfile(template, unfinished)
         connection = _connect(unfinished)
@@ -123,8 +116,23 @@ class Session:
         finally:
             connection.close()
         self.close()
+        # Only a damaged file leaves its write-ahead log behind, which must not be applied to the new one.
+        Path(f"{self.path}-wal").unlink(missing_ok=True)
         os.replace(unfinished, self.path)
         self.open()
+
+    def resets(self) -> tuple[list[Any], int]:
+        """The log's rows of earlier resets, and the number of its last row; nothing of a file that does not exist or is damaged."""
+        if not self.path.exists():
+            return [], 0
+        try:
+            log = self.open().db.connection
+            found = log.execute("SELECT n, at, caller, call, tool, args, ok, result FROM _log WHERE call IN ('create', 'reset') ORDER BY n")
+            return [tuple(row) for row in found], log.execute("SELECT COALESCE(MAX(n), 0) FROM _log").fetchone()[0]
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            return [], 0
 
     def record(self, caller: str, call: str, tool: str | None, args: str, ok: bool, result: bytes) -> None:
         """Add a row to the log; a long result is replaced by its size."""
@@ -166,6 +174,7 @@ class Sessions:
         for leftover in (*self.folder.glob("*.tmp*"), *self.folder.glob("mcp-*")):
             leftover.unlink(missing_ok=True)
         self._max_open = max_open
+        self._templates: dict[str, Path] = {}
         self._known: dict[Key, Session] = {}
         self._open: OrderedDict[Key, Session] = OrderedDict()
 
@@ -215,15 +224,19 @@ class Sessions:
 
     def _reset(self, session: Session, caller: str, universe_id: str | None, tools: list[str] | None, args: Row) -> None:
         if universe_id is None:
-            if session.path.exists():
-                session.open()
+            session.resets()  # opens the file, if there is a sound one, and so learns its universe
             universe_id = session.universe_id or self.default
         session.replace(self.template(universe_id), "reset", caller, tools, {**args, "universe_id": universe_id})
 
     def template(self, universe_id: str) -> Path:
-        """The template of a universe, built if need be; Fault 404 with those there are, Fault 500 for a broken one."""
+        """The template of a universe, built if need be; Fault 404 with those there are, Fault 500 for a broken one.
+
+        Once found it is not looked up again: files changed meanwhile are seen by the next server.
+        """
         try:
-            return universe.template(universe_id, self.data_dir, self.universes)
+            if universe_id not in self._templates:
+                self._templates[universe_id] = universe.template(universe_id, self.data_dir, self.universes)
+            return self._templates[universe_id]
         except universe.UnknownUniverse as error:
             hint = f"universes: {', '.join(error.known)}"
             raise Fault(404, "UnknownUniverse", f"no universe {universe_id!r}", hint, universes=error.known) from None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.images.serving import Client, Served, served
+from tests.images.serving import IMAGE, Client, Served, served
 
 UNIVERSE = "software-team"
 READ = {"toolName": "contacts_search_people", "toolArguments": {"query": "", "limit": 1}}
@@ -399,6 +402,11 @@ def _reset_until_dead(port: int) -> None:
         client.close()
 
 
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def _wait_for(condition: Any, seconds: float = 30) -> None:
     changed = threading.Event()
     deadline = time.monotonic() + seconds
@@ -426,6 +434,26 @@ class TestProcess:
                 while not head.endswith(b"}"):
                     head += one.recv(4096)
                 assert head.startswith(b"HTTP/1.1 200")
+
+    def test_it_listens_on_host_and_port(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        env = {**os.environ, "PORT": str(port), "HOST": "127.0.0.1", "DATA_DIR": str(tmp_path)}
+        env.pop("LISTEN_FD", None)
+        process = subprocess.Popen([sys.executable, "-m", "server"], cwd=IMAGE, env=env)
+        try:
+            _wait_for(lambda: _listens(port))
+            assert Client(port).get("/health", Connection="close").status == 200
+        finally:
+            process.terminate()
+            assert process.wait(timeout=10) == 0
+
+    @pytest.mark.parametrize(("name", "value"), [("PORT", "http"), ("LISTEN_FD", "x"), ("DATA_DIR", "/proc/nowhere")])
+    def test_wrong_settings_are_one_line(self, tmp_path: Path, name: str, value: str) -> None:
+        env = {**os.environ, "DATA_DIR": str(tmp_path), name: value}
+        done = subprocess.run([sys.executable, "-m", "server"], cwd=IMAGE, env=env, capture_output=True, text=True, timeout=30, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert done.stderr.startswith("error: ")
 
     def test_an_unknown_universe_is_unhealthy_not_dead(self, tmp_path: Path) -> None:
         with served(tmp_path, UNIVERSE_ID="nope") as server:
