@@ -164,8 +164,8 @@ def get(name: str) -> Instance:
 
 
 @contextlib.contextmanager
-def locked(name: str, *, exclusive: bool = False, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
-    """Hold an instance's lock: shared to work on it, exclusive to end it; Conflict after `timeout` seconds."""
+def locked(name: str, *, exclusive: bool = False, timeout: float = LOCK_TIMEOUT, told: Callable[[str], None] = lambda text: None) -> Iterator[None]:
+    """Hold an instance's lock: shared to work on it, exclusive to end it; Conflict after `timeout` seconds, `told` what it waits for."""
     path = paths.instances_dir() / name / "lock"
     try:
         file = path.open("a+")
@@ -177,6 +177,7 @@ def locked(name: str, *, exclusive: bool = False, timeout: float = LOCK_TIMEOUT)
         while not _try(file.fileno(), fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH):
             if time.monotonic() > deadline:
                 raise Conflict(f"{name} is in use by another gymctl command for {timeout:.0f} s", hint="wait for it, or end that command")
+            told(f"waiting for another gymctl command that uses {name}, {timeout:.0f} s at most")
             time.sleep(0.02)  # flock has no timeout of its own
         yield
 
@@ -209,7 +210,7 @@ def stop(name: str, told: Callable[[str], None] = lambda text: None) -> None:
     directory = paths.instances_dir() / name
     if not directory.is_dir():
         get(name)
-    with locked(name, exclusive=True):
+    with locked(name, exclusive=True, told=told):
         end(name, told)
 
 
@@ -233,9 +234,8 @@ def end(name: str, told: Callable[[str], None] = lambda text: None) -> None:
             with contextlib.suppress(Unavailable):  # an engine that is not there has nothing of ours
                 sweep(module_name, name)
     shutil.rmtree(paths.instances_dir() / name, ignore_errors=True)
-    shutil.rmtree(paths.sockets_dir(name), ignore_errors=True)
-    with contextlib.suppress(OSError):  # another instance has its own there; or there is none
-        paths.sockets_dir(name).parent.rmdir()
+    for directory in paths.runtime_dirs(name):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _refuse_while_starting(instance: Instance) -> None:
@@ -305,7 +305,9 @@ def _row(name: str) -> dict[str, Any]:
     base = {k: getattr(instance, k) for k in ("name", "kind", "runner", "recipe", "session", "url", "started", "image", "task")}
     base["age"] = round(time.time() - instance.started, 1)
     if instance.handle is None:
-        return {**base, "status": "starting" if proc.alive(proc.Process(**instance.owner)) else "broken", "exit_code": None, "ports": {}, "restarts": 0}
+        starting = proc.alive(proc.Process(**instance.owner))
+        detail = "" if starting else f"{name}: the gymctl that started it was killed: `gymctl stop {name}` removes what there is"
+        return {**base, "status": "starting" if starting else "broken", "detail": detail, "exit_code": None, "ports": {}, "restarts": 0}
     try:
         status = instance.module().status(instance.handle)
     except Unavailable as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from gymctl.errors import Unavailable
@@ -52,24 +53,36 @@ def state_id() -> str:
     return hashlib.sha256(os.fsencode(state_dir())).hexdigest()[:12]
 
 
-def runtime_dir() -> Path:
-    """A short path for sockets (a socket's path holds 108 bytes at the most: a long XDG_RUNTIME_DIR is passed over), mode 0700."""
+def runtime_dirs(name: str) -> list[Path]:
+    """Where an instance's helpers have sockets and temp files: one directory each, removed when the instance ends."""
+    return sorted(_runtime_base().glob(f"{_runtime_prefix(name)}*"))
+
+
+def make_runtime_dir(name: str) -> Path:
+    """A new one, for this user only; those of earlier helpers go. A short path: a socket's holds 108 bytes at the most."""
+    import tempfile
+
     base = _runtime_base()
     if base != Path(os.environ.get("XDG_RUNTIME_DIR", "")):
         _private(_made(base))
-    return _private(_made(base / f"gymctl-{state_id()}"))
+    for earlier in runtime_dirs(name):
+        shutil.rmtree(earlier, ignore_errors=True)
+    try:
+        return Path(tempfile.mkdtemp(prefix=_runtime_prefix(name), dir=base))
+    except OSError as error:
+        raise Unavailable(f"cannot make a directory in {base}: {error.strerror}", hint="set XDG_RUNTIME_DIR to a directory of your own") from error
+
+
+def _runtime_prefix(name: str) -> str:
+    import hashlib
+
+    return f"gymctl-{hashlib.sha256(f'{state_id()}/{name}'.encode()).hexdigest()[:12]}-"
 
 
 def _runtime_base() -> Path:
+    """XDG_RUNTIME_DIR, or a folder in /tmp where that is not set or too long."""
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     return Path(given) if given and len(os.fsencode(given)) <= LONGEST_RUNTIME else Path(f"/tmp/gymctl-{os.getuid()}")  # noqa: S108  (checked: ours, 0700)
-
-
-def sockets_dir(name: str) -> Path:
-    """Where an instance's helpers keep sockets and temp files: in runtime_dir(), not made here, removed when the instance ends."""
-    import hashlib
-
-    return _runtime_base() / f"gymctl-{state_id()}" / hashlib.sha256(name.encode()).hexdigest()[:10]
 
 
 def _private(path: Path) -> Path:

@@ -138,7 +138,8 @@ class Link:
         missing = lacking()
         if missing:
             raise missing
-        instance, folder = self._instance, paths.make_runtime_dir(self._instance.name)
+        instance = self._instance
+        folder = paths.make_runtime_dir(instance.name)  # its own: a driver that was given up cannot take this one's
         reader, writer = os.pipe()
         with open(reader, "rb") as said:
             package = str(Path(__file__).resolve().parents[2])

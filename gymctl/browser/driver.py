@@ -60,12 +60,12 @@ async def serve(place: Place, ready: int) -> None:
             try:
                 browser = await _launch(playwright, place)
             except Unavailable as error:
-                os.write(ready, (json.dumps({"error": error.message, "hint": error.hint}) + "\n").encode())
+                _tell(ready, {"error": error.message, "hint": error.hint})
                 return
             browser.on("disconnected", lambda _: ended.set())
+            asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, ended.set)  # Playwright's own process, our only child
             server = await asyncio.start_unix_server(lambda r, w: _converse(place, browser, r, w), place.socket, limit=LONGEST_LINE)
-            os.write(ready, b"{}\n")
-            os.close(ready)
+            _tell(ready, {})
             watch = asyncio.create_task(_watch(place, ended))
             await ended.wait()
             watch.cancel()
@@ -74,6 +74,12 @@ async def serve(place: Place, ready: int) -> None:
                 await asyncio.wait_for(browser.close(), CLOSE_TIMEOUT)
     finally:
         shutil.rmtree(place.sockets, ignore_errors=True)
+
+
+def _tell(ready: int, answer: Json) -> None:
+    with contextlib.suppress(BrokenPipeError):  # who started us was killed; the next command finds us by the record
+        os.write(ready, json.dumps(answer).encode() + b"\n")
+    os.close(ready)
 
 
 async def _launch(playwright: Playwright, place: Place) -> Browser:

@@ -218,6 +218,11 @@ def words(name: str, given: list[str], options: Json) -> Json:
     raise UsageError(f"{name} takes other words than {' '.join(map(repr, given)) or 'none'}", hint=usage(name))
 
 
+def fits(name: str, given: list[str]) -> bool:
+    """Whether positional words are one of an action's forms."""
+    return any(_fitted(form, given) is not None for form in known(name).FORMS)
+
+
 def _fitted(form: tuple[str, ...], given: list[str]) -> Json | None:
     """{field: value} when the words fit a form: as many as it has, numbers where it has numbers."""
     if form[-1:] == ("files",) and len(given) >= len(form):

@@ -78,22 +78,24 @@ def tools(client: Site, session: str) -> list[Json]:
 def parse(words: list[str]) -> Action:
     """`click '#save'`, `click 100 200`, `fill '#title' Lunch snapshot:=true` as an action; UsageError."""
     name, *rest = words
-    options: Json = {}
     if name == STATE["name"]:
         if len(rest) > 1:
             raise UsageError("state takes one table, or none")
         return Action(name, {"table": rest[0]} if rest else {})
     fields = gestures.known(name).__struct_fields__
-    while rest and (pair := rest[-1].partition(":="))[1] and pair[0] in fields:
-        options[pair[0]] = _json(pair[2], rest.pop())
-    return Action(name, gestures.words(name, rest, options))
+    named = next((n for n, word in enumerate(reversed(rest)) if word.partition(":=")[0] not in fields or ":=" not in word), len(rest))
+    for count in range(named, 0, -1):  # `fill '#title' timeout:=3` fills in that text: only words that no form needs are options
+        if gestures.fits(name, rest[:-count]):
+            options = {field: _json(value, field) for field, _, value in (word.partition(":=") for word in rest[-count:])}
+            return Action(name, gestures.words(name, rest[:-count], options))
+    return Action(name, gestures.words(name, rest, {}))
 
 
-def _json(text: str, word: str) -> Any:
+def _json(text: str, field: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{word[:80]!r} is not FIELD:=JSON: {error}") from error
+        raise UsageError(f"{field}:={text[:80]} is not FIELD:=JSON: {error}") from error
 
 
 def step(client: Site, session: str, action: Action, *, timeout: float = 120) -> Observation:
