@@ -45,8 +45,10 @@ def run(request: Request, told: Told) -> Instance:
     options = read_options(module, {**source.recipe.options.get(runner_name, {}), **request.options}, runner_name)
     name = request.name or source.recipe.name
     with contextlib.ExitStack() as undo:
-        directory = _claim(name, runner_name, request.replace, told)
-        undo.callback(_forget, directory)
+        _make_way(name, runner_name, request.replace, told)
+        with proc.shielded():  # between the claim and its undo no signal comes
+            directory = instances.claim(name)
+            undo.callback(_forget, directory)
         instance = _record(name, source, runner_name, request)
         instance.notes += passed_over
         instance.save()
@@ -89,7 +91,7 @@ def _forget(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _claim(name: str, runner_name: str, replace: bool, told: Told) -> Path:
+def _make_way(name: str, runner_name: str, replace: bool, told: Told) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,62}", name):
         raise UsageError(f"{name!r} cannot be a name", hint="use lower-case letters, digits, - _ . and at most 63 of them")
     if replace:
@@ -97,7 +99,6 @@ def _claim(name: str, runner_name: str, replace: bool, told: Told) -> Path:
             instances.stop(name, told.step)
         except NotFound:
             instances.sweep(runner_name, name)  # what a killed gymctl left, and no record names any more
-    return instances.claim(name)
 
 
 def _record(name: str, source: Source, runner_name: str, request: Request) -> Instance:

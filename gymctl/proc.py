@@ -79,6 +79,16 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, 
     return Process(child.pid, start_time(child.pid) or 0)
 
 
+@contextlib.contextmanager
+def shielded() -> Iterator[None]:
+    """INT, TERM and HUP wait until the end of this block, which must be short."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Piped:
     """A child that talks in lines over its stdin and stdout until a deadline (monotonic seconds)."""
 
