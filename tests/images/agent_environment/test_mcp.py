@@ -150,4 +150,4 @@ def test_it_still_ends_quickly(tmp_path: Path) -> None:
         with_session(url(server), lambda s: s.list_tools())
         start = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < 5
