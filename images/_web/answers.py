@@ -43,7 +43,9 @@ def foreign_origin(request: Request) -> Fault | None:
             return None
     except ValueError:
         pass
-    return Fault(403, "ForeignOrigin", f"requests from the site {origin[:200]!r} are refused", "open the site under 127.0.0.1; clients that are no browsers send no Origin")
+    return Fault(
+        403, "ForeignOrigin", f"requests from the site {origin[:200]!r} are refused", "open the site under 127.0.0.1"
+    )  # fmt: skip
 
 
 def edge(handler: Endpoint, show: Callable[[Request, Fault], Response]) -> Endpoint:
@@ -57,8 +59,8 @@ def edge(handler: Endpoint, show: Callable[[Request, Fault], Response]) -> Endpo
         except Fault as fault:
             response = of_fault(request, fault, show)
         except (sqlite3.DatabaseError, OSError) as error:
-            fault = Fault(503, "StorageUnavailable", f"the sessions' files cannot be used: {error}", "look at DATA_DIR: is its disk full?")
-            response = of_fault(request, fault, show)
+            unavailable = Fault(503, "StorageUnavailable", f"the sessions' files cannot be used: {error}", "look at DATA_DIR: is its disk full?")
+            response = of_fault(request, unavailable, show)
         except Exception:
             _logger.exception("%s %s", request.method, request.url.path)
             response = of_fault(request, Fault(500, "InternalError", "the server failed", "the log has the details under this request_id"), show)

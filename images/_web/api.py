@@ -6,17 +6,17 @@ import os
 from collections.abc import Awaitable, Callable
 from datetime import date
 from typing import TYPE_CHECKING, Any
-
-from starlette.requests import Request
-from starlette.responses import Response
+from urllib.parse import unquote
 
 from _verify.faults import did_you_mean
+from starlette.requests import Request
+from starlette.responses import Response
 
 from . import dates
 from .answers import answer
 from .envelope import Envelope
 from .faults import Fault
-from .sessions import LOG_COLUMNS, Session, Sessions, now_text
+from .sessions import COOKIE, LOG_COLUMNS, Session, Sessions
 from .store import Row
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ async def log(request: Request, asked: Envelope) -> Response:
 async def interactions(request: Request, asked: Envelope) -> Response:
     """Take what a page saw: `events` are [{event_type, element_id, value, url}]. Pages send this by themselves."""
     found = asked.get("events", list, [])
+    if "session" not in asked.fields and COOKIE in request.cookies:
+        asked.fields["session"] = unquote(request.cookies[COOKIE])
     name = _named(request, asked)
     async with _sessions(request).use(name, "interactions") as session:
         if asked.get("page", str) != session.version:
@@ -135,8 +137,8 @@ def take_interactions(session: Session, found: list[Any], caller: str) -> int:
     for item in found[:MAX_INTERACTIONS]:
         if not isinstance(item, dict) or item.get("event_type") not in INTERACTIONS:
             continue
-        texts = [None if item.get(k) is None else str(item[k])[:2000] for k in ("element_id", "value", "url")]
-        session.record(item["event_type"], *texts, "page", caller, at=now_text())
+        element_id, value, url = (None if item.get(k) is None else str(item[k])[:2000] for k in ("element_id", "value", "url"))
+        session.record(item["event_type"], element_id, value, url, "page", caller)
         recorded += 1
     return recorded
 

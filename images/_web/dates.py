@@ -15,7 +15,7 @@ _MONTH = r"(?:January|February|March|April|May|June|July|August|September|Octobe
 # A day of a month is no more digits, no time (10:30), no decimal (1.5) and no share (15%).
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?(?![\d:%]|\.\d|[/-]\d|\s?(?:am|pm|AM|PM)\b|st|nd|rd|th)"
 _YEAR = r"(?:,?\s+(?P<{0}>\d{{4}})(?![\d:]))?"
-_TO = r"\s?[-–—]\s?|\s+(?:to|through|thru|until|till|and)\s+"
+_TO = r"\s?[-\u2013\u2014]\s?|\s+(?:to|through|thru|until|till|and)\s+"
 # A range may be written with a bare hyphen, which elsewhere cannot follow a day.
 _FIRST = r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?"
 
@@ -59,7 +59,8 @@ def unread(text: str) -> list[str]:
 def to_templates(text: str, base: date) -> str:
     """`text` with every absolute date as `{+N Day}`.
 
-    Known are ISO dates, `January 15, 2025`, `Jan 15`, `15 January 2025`, `the 15th of January`, ranges of them (`January 6-10`), each with or without its weekday.
+    Known are ISO dates, `January 15, 2025`, `Jan 15`, `15 January 2025`, `the 15th of January`, ranges of them (`January 6-10`), each with or
+    without its weekday.
     A date without a year is the one nearest to the base. Where a weekday disagrees with its date, or there is no such day, the text stays as it is.
     """
 

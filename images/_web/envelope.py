@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
-
 from _verify.faults import did_you_mean
+from starlette.requests import Request
 
 from .faults import Fault
 from .sessions import checked_name

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 from . import dates, store
 from .store import Row
+from .tables import REQUIRED, Column
 from .yamlrows import Located, Problem, load
 
 if TYPE_CHECKING:
@@ -152,19 +153,21 @@ class _Reader:
         row: Row = {"id": given_id or (given["id"].plain() if "id" in given else None)}
         if given_id is None and (fault := _id_fault(row["id"], table.prefix)):
             self.report(item.line, f"id: {fault}")
-        for column in table.columns.values():
-            if column.name in given:
-                row[column.name] = self.placed(given[column.name].plain())
-                if fault := _column_fault(column, table.values.get(column.name), row[column.name]):
-                    self.report(given[column.name].line, f"{column.name}: {fault}")
-            elif column.default is store.REQUIRED:
-                self.report(item.line, f"{column.name!r} is missing")
-            else:
-                row[column.name] = column.default
+        row |= {column.name: self.value(item, column, table.values.get(column.name)) for column in table.columns.values()}
         self.checked.add(name, row, self.file, item.line)
         for child in children:
             if child in given:
                 self.children(given[child], child, str(row["id"]))
+
+    def value(self, item: Located, column: Column, allowed: tuple[str, ...] | None) -> Any:
+        given = item.value.get(column.name)
+        if given is None and column.default is REQUIRED:
+            self.report(item.line, f"{column.name!r} is missing")
+            return None
+        value = column.default if given is None else self.placed(given.plain())
+        if given is not None and (fault := _column_fault(column, allowed, value)):
+            self.report(given.line, f"{column.name}: {fault}")
+        return value
 
     def children(self, items: Located, name: str, parent: str) -> None:
         if not isinstance(items.value, list):
@@ -191,7 +194,7 @@ def _id_fault(value: Any, prefix: str) -> str:
     return ""
 
 
-def _column_fault(column: store.Column, allowed: tuple[str, ...] | None, value: Any) -> str:
+def _column_fault(column: Column, allowed: tuple[str, ...] | None, value: Any) -> str:
     if value is None:
         return "" if column.null else "must not be null"
     if fault := value_fault(column.type, value):
@@ -208,7 +211,7 @@ def value_fault(kind: str, value: Any) -> str:
         return ""
     shape = {"day": "YYYY-MM-DD or {+N Day}", "time": "{+N Day} HH:MM", "when": "{+N Day} or {+N Day} HH:MM"}[kind]
     try:
-        moment_is_day = len(value) == 10 and bool(date.fromisoformat(value)) or not datetime.fromisoformat(value)
+        moment_is_day = (len(value) == 10 and bool(date.fromisoformat(value))) or not datetime.fromisoformat(value)
     except ValueError:
         return f"must be {shape}, not {value!r}"
     return "" if kind == "when" or moment_is_day == (kind == "day") else f"must be {shape}, not {value!r}"

@@ -14,13 +14,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from . import answers, api, envelope
 from .faults import Fault
-from .sessions import Session, Sessions, checked_name, reset_call
+from .sessions import COOKIE, Session, Sessions, checked_name, reset_call
 
 if TYPE_CHECKING:
     from .assets import Assets
     from .site import Route, Site
 
-COOKIE = "session_id"
 POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
@@ -126,7 +125,7 @@ def endpoint(route: Route) -> answers.Endpoint:
     async def answered(request: Request) -> Response:
         name, is_new = session_name(request)
         request.scope["session_name"] = name
-        fields = parse_qs((await envelope.body(request)).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=2000) if route.method == "POST" else {}
+        fields = await _fields(request) if route.method == "POST" else {}
         sessions: Sessions = request.app.state.sessions
         async with sessions.use(name, route.name) as session:
             page = Page(request, session, sessions.site, Form(fields))
@@ -141,6 +140,14 @@ def endpoint(route: Route) -> answers.Endpoint:
         return response
 
     return answered
+
+
+async def _fields(request: Request) -> dict[str, list[str]]:
+    content = (await envelope.body(request)).decode("utf-8", "replace")
+    try:
+        return parse_qs(content, keep_blank_values=True, max_num_fields=2000)
+    except ValueError:
+        raise Fault(413, "PayloadTooLarge", "A form has at most 2000 fields.") from None
 
 
 def _look(page: Page, route: Route) -> Response:
@@ -212,9 +219,7 @@ def undo(page: Page) -> Response:
     if not asked and last is None:
         raise Fault(409, "NothingToUndo", "There is nothing to undo.")
     label = page.db.undo(int(asked) if asked.isdigit() else last["n"] if last and not asked else 0)
-    response = page.done(f"Undone: {label}", page.back("/"))
-    # An undo is noted as done, so that the next one takes back what was before it.
-    return response
+    return page.done(f"Undone: {label}", page.back("/"))
 
 
 def show_fault(request: Request, fault: Fault) -> Response:

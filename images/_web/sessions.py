@@ -27,6 +27,7 @@ from .store import Db, Row
 if TYPE_CHECKING:
     from .site import Site
 
+COOKIE = "session_id"
 MAX_NAME = 200
 MAX_OPEN = 128
 LOG_COLUMNS = ("n", "at", "event_type", "element_id", "value", "url", "source", "caller", "detail")
@@ -119,15 +120,11 @@ class Session:
         os.replace(unfinished, self.path)
         return cleared, json.loads(self.db.connection.execute("SELECT value FROM _meta WHERE key = 'counts'").fetchone()[0])
 
-    def record(
-        self, event_type: str, element_id: str | None, value: str | None, url: str | None, source: str, caller: str, detail: Row | None = None, at: str = ""
-    ) -> None:
+    def record(self, event_type: str, element_id: str | None, value: str | None, url: str | None, source: str, caller: str, detail: Row | None = None) -> None:
         """Add a row to the log."""
         text = None if detail is None else json.dumps(detail, ensure_ascii=False, sort_keys=True)
-        row = (at or now_text(), event_type, element_id, value if value is None else value[:MAX_VALUE], url, source, caller, text)
-        self.db.connection.execute(
-            "INSERT INTO _log (at, event_type, element_id, value, url, source, caller, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
-        )
+        row = (now_text(), event_type, element_id, value if value is None else value[:MAX_VALUE], url, source, caller, text)
+        self.db.connection.execute("INSERT INTO _log (at, event_type, element_id, value, url, source, caller, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def log(self, since: int = 0) -> list[Row]:
         """The log's rows with a number over `since`, oldest first."""

@@ -150,8 +150,8 @@ class Db:
     def delete(self, name: str, where: str, params: Iterable[Any] = ()) -> int:
         """Remove rows; the number removed."""
         ids = [r[0] for r in self.connection.execute(f"SELECT id FROM {name} WHERE {where}", tuple(params))]
-        for id in ids:
-            self.write(name, id, None)
+        for found in ids:
+            self.write(name, found, None)
         return len(ids)
 
     def _stored(self, name: str, id: str) -> Row | None:
@@ -199,7 +199,7 @@ class Db:
             raise Fault(409, "AlreadyUndone", f"“{action['label']}” was already undone.")
         changes = [Change(*c) for c in json.loads(action["changes"])]
         left = {(c.table, c.id): c.after for c in changes}
-        if any(self._stored(table, id) != after for (table, id), after in left.items()):
+        if any(self._stored(table, row_id) != after for (table, row_id), after in left.items()):
             raise Fault(409, "ChangedSince", f"“{action['label']}” cannot be undone: what it changed was changed again.", "Undo the later change first.")
         for change in reversed(changes):
             self.write(change.table, change.id, change.before)

@@ -34,7 +34,7 @@ class Column:
 
     def sql(self) -> str:
         refers = f" REFERENCES {self.ref}(id) DEFERRABLE INITIALLY DEFERRED" if self.ref else ""
-        return f"\"{self.name}\" {_SQL_TYPES[self.type]}{'' if self.null else ' NOT NULL'}{refers}"
+        return f'"{self.name}" {_SQL_TYPES[self.type]}{"" if self.null else " NOT NULL"}{refers}'
 
 
 @dataclass(frozen=True)

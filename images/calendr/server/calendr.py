@@ -7,9 +7,10 @@ import re
 from datetime import datetime
 from pathlib import Path
 
-from _web import store
 from _web.packs import Checked
 from _web.site import Route, Site
+from _web.store import Row
+from _web.tables import REQUIRED
 
 from . import __version__, events, others, recurrence, views
 from .shell import shell
@@ -17,21 +18,43 @@ from .tables import TABLES
 
 HERE = Path(__file__).parent
 _GET = {
-    "/": (views.home, "home"), "/events/new": (events.new, "new-event"), "/events/{ref}": (events.show, "event"), "/events/{ref}/edit": (events.edit, "edit-event"),
-    "/events/{ref}/move": (events.ask_move, "ask-move"), "/events/{ref}/delete": (events.ask_delete, "ask-delete"), "/calendars": (others.calendars, "calendars"),
-    "/calendars/new": (others.new_calendar, "new-calendar"), "/calendars/{id}": (others.calendar, "calendar"),
-    "/calendars/{id}/delete": (others.ask_delete_calendar, "ask-delete-calendar"), "/people": (others.people, "people"), "/people/{id}": (others.person, "person"),
-    "/find-time": (others.find_time, "find-time"), "/search": (others.search, "search"), "/trash": (others.trash, "trash"), "/notices": (others.notices, "notices"),
-    "/settings": (others.settings, "settings"), "/shortcuts": (others.shortcuts, "shortcuts"),
-}  # fmt: skip
+    "/": (views.home, "home"),
+    "/events/new": (events.new, "new-event"),
+    "/events/{ref}": (events.show, "event"),
+    "/events/{ref}/edit": (events.edit, "edit-event"),
+    "/events/{ref}/move": (events.ask_move, "ask-move"),
+    "/events/{ref}/delete": (events.ask_delete, "ask-delete"),
+    "/calendars": (others.calendars, "calendars"),
+    "/calendars/new": (others.new_calendar, "new-calendar"),
+    "/calendars/{id}": (others.calendar, "calendar"),
+    "/calendars/{id}/delete": (others.ask_delete_calendar, "ask-delete-calendar"),
+    "/people": (others.people, "people"),
+    "/people/{id}": (others.person, "person"),
+    "/find-time": (others.find_time, "find-time"),
+    "/search": (others.search, "search"),
+    "/trash": (others.trash, "trash"),
+    "/notices": (others.notices, "notices"),
+    "/settings": (others.settings, "settings"),
+    "/shortcuts": (others.shortcuts, "shortcuts"),
+}
 _POST = {
-    "/events": (events.create, "create-event"), "/events/{ref}": (events.save, "save-event"), "/events/{ref}/move": (events.move, "move-event"),
-    "/events/{ref}/delete": (events.delete, "delete-event"), "/events/{ref}/respond": (events.respond, "respond"), "/calendars": (others.create_calendar, "create-calendar"),
-    "/calendars/{id}": (others.save_calendar, "save-calendar"), "/calendars/{id}/delete": (others.delete_calendar, "delete-calendar"),
-    "/calendars/{id}/toggle": (others.toggle_calendar, "toggle-calendar"), "/calendars/{id}/share": (others.share, "share-calendar"),
-    "/calendars/{id}/unshare": (others.unshare, "unshare-calendar"), "/trash/{id}/restore": (others.restore, "restore"), "/trash/{id}/purge": (others.purge, "purge"),
-    "/trash/empty": (others.empty_trash, "empty-trash"), "/reminders/dismiss": (others.dismiss, "dismiss-reminder"), "/settings": (others.save_settings, "save-settings"),
-}  # fmt: skip
+    "/events": (events.create, "create-event"),
+    "/events/{ref}": (events.save, "save-event"),
+    "/events/{ref}/move": (events.move, "move-event"),
+    "/events/{ref}/delete": (events.delete, "delete-event"),
+    "/events/{ref}/respond": (events.respond, "respond"),
+    "/calendars": (others.create_calendar, "create-calendar"),
+    "/calendars/{id}": (others.save_calendar, "save-calendar"),
+    "/calendars/{id}/delete": (others.delete_calendar, "delete-calendar"),
+    "/calendars/{id}/toggle": (others.toggle_calendar, "toggle-calendar"),
+    "/calendars/{id}/share": (others.share, "share-calendar"),
+    "/calendars/{id}/unshare": (others.unshare, "unshare-calendar"),
+    "/trash/{id}/restore": (others.restore, "restore"),
+    "/trash/{id}/purge": (others.purge, "purge"),
+    "/trash/empty": (others.empty_trash, "empty-trash"),
+    "/reminders/dismiss": (others.dismiss, "dismiss-reminder"),
+    "/settings": (others.save_settings, "save-settings"),
+}
 _VIEWS = {"day": views.day, "week": views.week, "month": views.month, "agenda": views.agenda}
 ROUTES = [
     *(Route(path, "GET", name, handle) for name, handle in _VIEWS.items() for path in (f"/{name}", f"/{name}/{{day}}")),
@@ -47,7 +70,7 @@ def complete(checked: Checked) -> None:
     for guest in rows.get("guests", []):
         guest["name"] = guest["name"] or people.get(guest["email"].lower(), "")
     if not rows.get("settings"):
-        row = {c.name: None if c.default is store.REQUIRED else c.default for c in TABLES.by_name["settings"].columns.values()}
+        row = {c.name: None if c.default is REQUIRED else c.default for c in TABLES.by_name["settings"].columns.values()}
         checked.add("settings", {"id": "set-user", **row}, "settings.yaml", 1)
     _check_user(checked)
     series = {e["id"]: e for e in rows.get("events", [])}
@@ -66,7 +89,7 @@ def _check_user(checked: Checked) -> None:
         checked.fault("settings", 0, "must be one row with the id set-user")
 
 
-def _event_faults(event: store.Row, series: dict[str, store.Row]) -> list[str]:
+def _event_faults(event: Row, series: dict[str, Row]) -> list[str]:
     start, end = event["start"], event["end"]
     faults = []
     if event["all_day"] is not (len(start) == 10) or len(start) != len(end):

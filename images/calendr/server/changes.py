@@ -43,7 +43,11 @@ def create(page: Page, wanted: Wanted) -> Row:
     start, end = _first_fit(page, wanted.row, rule, zone)
     now = _now(page)
     event = page.db.insert(
-        "events", **{**wanted.row, "recurrence": rule, "start": start, "end": end, "timezone": zone}, organizer_id=viewer.me["id"], created_at=now, updated_at=now
+        "events",
+        **{**wanted.row, "recurrence": rule, "start": start, "end": end, "timezone": zone},
+        organizer_id=viewer.me["id"],
+        created_at=now,
+        updated_at=now,
     )
     _put_guests(page, event, wanted.guests or {})
     _put_reminders(page.db, event["id"], wanted.reminders or [])
@@ -172,7 +176,9 @@ def _rewrite(page: Page, event: Row, wanted: Wanted) -> Row:
 def _follow(db: Db, series: Row, row: Row) -> None:
     own = zone_of(series, db)
     before, after = (recurrence.wall(stored_time(t, db.zone), own) for t in (series["start"], row["start"]))
-    same_rule = row["recurrence"] and recurrence.pattern(row["recurrence"]) == recurrence.pattern(recurrence.shifted(series["recurrence"], (after - before).days))
+    same_rule = row["recurrence"] and recurrence.pattern(row["recurrence"]) == recurrence.pattern(
+        recurrence.shifted(series["recurrence"], (after - before).days)
+    )
     for occurrence in db.rows("events", "recurring_event_id = ?", (series["id"],)):
         if not same_rule or row["all_day"] != series["all_day"]:
             remove_rows(db, [occurrence])
@@ -283,7 +289,13 @@ def respond(page: Page, what: Occurrence, answer: str, note: str, scope: str) ->
     said = {"accepted": "Accepted", "tentative": "Answered maybe to", "declined": "Declined"}[answer]
     if organizer["id"] != viewer.me["id"]:
         page.db.insert(
-            "notices", event_id=event["id"], to_email=organizer["email"], kind="response", subject=f"{said.split()[0]}: {event['title']}", body=note, sent_at=_now(page)
+            "notices",
+            event_id=event["id"],
+            to_email=organizer["email"],
+            kind="response",
+            subject=f"{said.split()[0]}: {event['title']}",
+            body=note,
+            sent_at=_now(page),
         )
     return f"{said} “{event['title']}”"
 

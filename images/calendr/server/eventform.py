@@ -50,8 +50,8 @@ def blank(page: Page) -> Filled:
     now = page.session.now.astimezone(viewer.zone)
     day = _day(query.get("date")) or now.date()
     minutes = viewer.settings["default_minutes"]
-    soon = (now + timedelta(minutes=30)).replace(minute=30 if now.minute < 30 else 0, second=0) if now.minute < 30 else now.replace(minute=0) + timedelta(hours=1)
-    start = datetime.combine(day, _time(query.get("start")) or soon.time().replace(minute=0 if now.minute >= 30 else 30, second=0))
+    soon = now.replace(minute=0, second=0, tzinfo=None) + timedelta(minutes=30 if now.minute < 30 else 60)
+    start = datetime.combine(day, _time(query.get("start")) or soon.time())
     end = datetime.combine(_day(query.get("end_date")) or start.date(), _time(query.get("end")) or (start + timedelta(minutes=minutes)).time())
     if end <= start:
         end = start + timedelta(minutes=minutes) if not query.get("end") else end + timedelta(days=1)
@@ -59,12 +59,23 @@ def blank(page: Page) -> Filled:
     last = _day(query.get("end_date")) or (day if all_day else end.date())
     reminder = viewer.settings["default_reminder"]
     texts = {
-        "title": query.get("title"), "all_day": "1" if all_day else "", "start_date": day.isoformat(), "start_time": f"{start:%H:%M}",
-        "end_date": last.isoformat(), "end_time": f"{end:%H:%M}", "calendar": query.get("calendar") or viewer.primary["id"],
-        "location": query.get("location"), "description": query.get("description"), "reminder": "" if reminder is None else str(reminder),
-        "show_as": "free" if all_day else "busy", "visibility": "default", "repeat_interval": "1", "repeat_end": "never", "repeat_count": "10",
+        "title": query.get("title"),
+        "all_day": "1" if all_day else "",
+        "start_date": day.isoformat(),
+        "start_time": f"{start:%H:%M}",
+        "end_date": last.isoformat(),
+        "end_time": f"{end:%H:%M}",
+        "calendar": query.get("calendar") or viewer.primary["id"],
+        "location": query.get("location"),
+        "description": query.get("description"),
+        "reminder": "" if reminder is None else str(reminder),
+        "show_as": "free" if all_day else "busy",
+        "visibility": "default",
+        "repeat_interval": "1",
+        "repeat_end": "never",
+        "repeat_count": "10",
         "repeat_until": (day + timedelta(days=90)).isoformat(),
-    }  # fmt: skip
+    }
     return Filled(texts, [g for g in re.split(r"[,\s]+", query.get("guests")) if g], [DAYS[day.weekday()]])
 
 
@@ -73,13 +84,25 @@ def of_event(page: Page, what: Occurrence, series: Row) -> Filled:
     event = what.event
     minutes = [r["minutes"] for r in page.db.rows("reminders", "event_id = ?", (event["id"],), order="minutes")]
     texts = {
-        "title": event["title"], "all_day": "1" if what.all_day else "", "start_date": what.first_day.isoformat(), "start_time": f"{what.start:%H:%M}",
-        "end_date": what.last_day.isoformat() if what.all_day else what.end.date().isoformat(), "end_time": f"{what.end:%H:%M}",
-        "calendar": event["calendar_id"], "location": event["location"], "description": event["description"], "color": event["color"] or "",
-        "show_as": event["show_as"], "visibility": event["visibility"], "reminder": str(minutes[0]) if minutes else "",
-        "reminder_2": str(minutes[1]) if len(minutes) > 1 else "", "repeat_interval": "1", "repeat_end": "never", "repeat_count": "10",
+        "title": event["title"],
+        "all_day": "1" if what.all_day else "",
+        "start_date": what.first_day.isoformat(),
+        "start_time": f"{what.start:%H:%M}",
+        "end_date": what.last_day.isoformat() if what.all_day else what.end.date().isoformat(),
+        "end_time": f"{what.end:%H:%M}",
+        "calendar": event["calendar_id"],
+        "location": event["location"],
+        "description": event["description"],
+        "color": event["color"] or "",
+        "show_as": event["show_as"],
+        "visibility": event["visibility"],
+        "reminder": str(minutes[0]) if minutes else "",
+        "reminder_2": str(minutes[1]) if len(minutes) > 1 else "",
+        "repeat_interval": "1",
+        "repeat_end": "never",
+        "repeat_count": "10",
         "repeat_until": (what.first_day + timedelta(days=90)).isoformat(),
-    }  # fmt: skip
+    }
     if what.all_day:
         texts |= {"start_time": "09:00", "end_time": "09:30"}
     guests = [g["email"] for g in page.db.rows("guests", "event_id = ?", (event["id"],))]
@@ -132,10 +155,17 @@ def read(page: Page, filled: Filled, rule: str | None) -> Wanted:
     if not viewer.can_edit(filled["calendar"]):
         errors["calendar"] = "Choose a calendar in which you may write."
     row: Row = {
-        "title": filled["title"], "calendar_id": filled["calendar"], "location": filled["location"], "description": filled["description"].replace("\r\n", "\n"),
-        "all_day": bool(filled["all_day"]), "start": start, "end": end, "color": filled["color"] if filled["color"] in COLORS else None,
-        "show_as": "free" if filled["show_as"] == "free" else "busy", "visibility": "private" if filled["visibility"] == "private" else "default",
-    }  # fmt: skip
+        "title": filled["title"],
+        "calendar_id": filled["calendar"],
+        "location": filled["location"],
+        "description": filled["description"].replace("\r\n", "\n"),
+        "all_day": bool(filled["all_day"]),
+        "start": start,
+        "end": end,
+        "color": filled["color"] if filled["color"] in COLORS else None,
+        "show_as": "free" if filled["show_as"] == "free" else "busy",
+        "visibility": "private" if filled["visibility"] == "private" else "default",
+    }
     if not errors.keys() & {"start-date", "start-time"}:
         row["recurrence"] = _rule(filled, rule, start, viewer)
     minutes = sorted({int(t) for t in (filled["reminder"], filled["reminder_2"]) if t.isdigit() and len(t) < 6})
@@ -145,14 +175,16 @@ def read(page: Page, filled: Filled, rule: str | None) -> Wanted:
 def _times(filled: Filled, viewer: Who) -> tuple[str, str]:
     errors = filled.errors
     first, last = _day(filled["start_date"]), _day(filled["end_date"])
-    if first is None:
-        errors["start-date"] = "Give a day."
-    if last is None:
-        errors["end-date"] = "Give a day."
+    errors |= {f"{name}-date": "Give a day." for name, day in (("start", first), ("end", last)) if day is None}
     if filled["all_day"]:
         if first and last and last < first:
             errors["end-date"] = "The event ends before it starts."
         return (first or date.min).isoformat(), ((last or date.min) + timedelta(days=1)).isoformat()
+    return _clock_times(filled, viewer, first, last)
+
+
+def _clock_times(filled: Filled, viewer: Who, first: date | None, last: date | None) -> tuple[str, str]:
+    errors = filled.errors
     begin, finish = _time(filled["start_time"]), _time(filled["end_time"])
     if begin is None:
         errors["start-time"] = "Give a time, such as 09:30."
@@ -174,11 +206,13 @@ def _rule(filled: Filled, rule: str | None, start: str, viewer: Who) -> str | No
         return rule
     moment = datetime.fromisoformat(start)
     named = {
-        "daily": {"FREQ": "DAILY"}, "weekdays": {"FREQ": "WEEKLY", "BYDAY": ",".join(DAYS[:5])},
+        "daily": {"FREQ": "DAILY"},
+        "weekdays": {"FREQ": "WEEKLY", "BYDAY": ",".join(DAYS[:5])},
         "weekly": {"FREQ": "WEEKLY", "BYDAY": ",".join(d for d in DAYS if d in {*filled.on, DAYS[moment.weekday()]} or d in filled.on)},
-        "monthly": {"FREQ": "MONTHLY", "BYMONTHDAY": str(moment.day)}, "yearly": {"FREQ": "YEARLY"},
+        "monthly": {"FREQ": "MONTHLY", "BYMONTHDAY": str(moment.day)},
+        "yearly": {"FREQ": "YEARLY"},
         "monthly-weekday": {"FREQ": "MONTHLY", "BYDAY": f"{_nth(moment.date())}{DAYS[moment.weekday()]}"},
-    }.get(repeat)  # fmt: skip
+    }.get(repeat)
     if named is None:
         filled.errors["repeat"] = "Choose how it repeats."
         return None

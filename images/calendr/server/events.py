@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 
-from starlette.responses import Response
-
 from _web.faults import Fault
 from _web.pages import Page
 from _web.store import Row
+from starlette.responses import Response
 
 from . import changes, eventform, recurrence, texts
 from .eventform import Filled, Wanted
-from .occurrences import Occurrence, Seen, find, seen, zone_of
+from .occurrences import Occurrence, Seen, find, seen
 from .tables import COLORS, RESPONSES
 from .who import who
 
@@ -44,11 +43,20 @@ def show(page: Page) -> Response:
     series = _series_of(page, what)
     mine = next((g for g in as_seen.guests if g["email"].lower() == viewer.me["email"].lower()), None)
     return page.render(
-        "event.html", what=what, seen=as_seen, event=what.event, calendar=calendar, organizer=viewer.people[what.event["organizer_id"]], answers=answers,
-        rule=texts.rule(series["recurrence"]) if series["recurrence"] and not as_seen.hidden else "", mine=mine,
-        reminders=[] if as_seen.hidden else [texts.before(r["minutes"]) for r in page.db.rows("reminders", "event_id = ?", (what.event["id"],), order="minutes")],
+        "event.html",
+        what=what,
+        seen=as_seen,
+        event=what.event,
+        calendar=calendar,
+        organizer=viewer.people[what.event["organizer_id"]],
+        answers=answers,
+        rule=texts.rule(series["recurrence"]) if series["recurrence"] and not as_seen.hidden else "",
+        mine=mine,
+        reminders=[]
+        if as_seen.hidden
+        else [texts.before(r["minutes"]) for r in page.db.rows("reminders", "event_id = ?", (what.event["id"],), order="minutes")],
         back=page.back(_week_of(what)),
-    )  # fmt: skip
+    )
 
 
 def new(page: Page) -> Response:
@@ -80,9 +88,17 @@ def _form(page: Page, filled: Filled, what: Occurrence | None) -> Response:
     names = {email: viewer.name_of(email) for email in filled.guests}
     kept = texts.rule(filled["rule"]) if filled["repeat"] == "keep" and filled["rule"] else ""
     return page.render(
-        "event_form.html", 422 if filled.errors else 200, f=filled, what=what, colors=COLORS, names=names, back=page.back(default), kept_rule=kept,
-        reminders=[(m, texts.before(m)) for m in eventform.REMINDERS], week_days=list(zip(recurrence.DAYS, texts.WEEKDAYS, strict=True)),
-    )  # fmt: skip
+        "event_form.html",
+        422 if filled.errors else 200,
+        f=filled,
+        what=what,
+        colors=COLORS,
+        names=names,
+        back=page.back(default),
+        kept_rule=kept,
+        reminders=[(m, texts.before(m)) for m in eventform.REMINDERS],
+        week_days=list(zip(recurrence.DAYS, texts.WEEKDAYS, strict=True)),
+    )
 
 
 def create(page: Page) -> Response:
@@ -137,7 +153,9 @@ def ask_move(page: Page) -> Response:
     """Ask how far the move of a series reaches."""
     what, _ = _found(page)
     changes.may_edit(page, what.event)
-    return page.render("event_move.html", what=what, start=page.query.get("start"), end=page.query.get("end"), back=page.back(_week_of(what)), moved=_moved(page, what))
+    return page.render(
+        "event_move.html", what=what, start=page.query.get("start"), end=page.query.get("end"), back=page.back(_week_of(what)), moved=_moved(page, what)
+    )
 
 
 def move(page: Page) -> Response:
@@ -192,4 +210,7 @@ def respond(page: Page) -> Response:
     answer = page.form.get("response")
     if answer not in RESPONSES[1:]:
         raise Fault(422, "BadForm", "Answer yes, maybe or no.")
-    return page.done(changes.respond(page, what, answer, page.form.get("note")[:500], changes.scope_of(page, what) if "scope" in page.form else "all"), page.back(_week_of(what)))
+    return page.done(
+        changes.respond(page, what, answer, page.form.get("note")[:500], changes.scope_of(page, what) if "scope" in page.form else "all"),
+        page.back(_week_of(what)),
+    )

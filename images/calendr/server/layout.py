@@ -99,7 +99,5 @@ def bars(days: Sequence[date], seen: Sequence[Seen], ids: Ids) -> list[Bar]:
             continue
         lane = next((n for n, until in enumerate(free) if until <= shown[0]), len(free))
         free[lane:] = [shown[-1] + 1, *free[lane + 1 :]]
-        found.append(
-            Bar(s, ids.of(s.ref), shown[0], len(shown), lane, s.what.first_day >= days[shown[0]], s.what.last_day <= days[shown[-1]])
-        )
+        found.append(Bar(s, ids.of(s.ref), shown[0], len(shown), lane, s.what.first_day >= days[shown[0]], s.what.last_day <= days[shown[-1]]))
     return found

@@ -145,11 +145,11 @@ def _repeated(db: Db, event: Row, zone: ZoneInfo, window: tuple[str, str]) -> It
 
 def find(page: Page, ref: str) -> Occurrence:
     """What a REF of an address names; a series' own id is its first occurrence. Fault 404."""
-    id, _, day = ref.partition("_")
+    event_id, _, day = ref.partition("_")
     viewer = who(page)
-    event = page.db.get("events", id)
+    event = page.db.get("events", event_id)
     if not event["recurrence"]:
-        return Occurrence(event, id, *moments(event["start"], event["end"], viewer.zone), event["all_day"])
+        return Occurrence(event, event_id, *moments(event["start"], event["end"], viewer.zone), event["all_day"])
     own = zone_of(event, page.db)
     start = series_day(stored_time(event["start"], page.db.zone), own)
     try:
@@ -190,7 +190,7 @@ def between(page: Page, first: date, after: date, *, shown_only: bool = True) ->
 
 def _between(page: Page, first: date, after: date, shown_only: bool) -> list[Seen]:
     viewer, guests = who(page), guests_of(page.db)
-    my_events = {id for id, rows in guests.items() if any(g["email"].lower() == viewer.me["email"].lower() for g in rows)}
+    my_events = {event for event, rows in guests.items() if any(g["email"].lower() == viewer.me["email"].lower() for g in rows)}
 
     def wanted(event: Row) -> bool:
         calendar = viewer.calendars.get(event["calendar_id"]) or (viewer.primary if event["id"] in my_events else None)

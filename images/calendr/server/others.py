@@ -9,11 +9,10 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from starlette.responses import Response
-
 from _web.faults import Fault
 from _web.pages import Page
 from _web.store import Row
+from starlette.responses import Response
 
 from . import changes
 from .layout import Ids
@@ -65,9 +64,18 @@ def _calendar_form(page: Page, row: Row | None, values: Row, errors: dict[str, s
     candidates = [p for p in viewer.people.values() if p["id"] not in shared and p["id"] != viewer.me["id"]]
     is_own = row is None or viewer.roles[row["id"]] == OWNER
     return page.render(
-        "calendar.html", 422 if errors else 200, row=row, values=values, errors=errors, shares=shares, candidates=candidates, roles=ROLES, colors=COLORS, is_own=is_own,
+        "calendar.html",
+        422 if errors else 200,
+        row=row,
+        values=values,
+        errors=errors,
+        shares=shares,
+        candidates=candidates,
+        roles=ROLES,
+        colors=COLORS,
+        is_own=is_own,
         last_own=sum(1 for r in viewer.roles.values() if r == OWNER) < 2,
-    )  # fmt: skip
+    )
 
 
 def _calendar_values(page: Page) -> tuple[Row, dict[str, str]]:
@@ -176,7 +184,9 @@ def person(page: Page) -> Response:
     by_day = [(d, [t for t in times if t[0].date() <= d <= (t[1] - timedelta(seconds=1)).date()]) for d in days]
     zone = ZoneInfo(row["timezone"]) if row["timezone"] else page.db.zone
     shared = [c for c in viewer.calendars.values() if c["owner_id"] == row["id"]]
-    return page.render("person.html", row=row, by_day=by_day, local=page.session.now.astimezone(zone), zone=zone, shared=shared, until=_now_busy(page, row["email"]))
+    return page.render(
+        "person.html", row=row, by_day=by_day, local=page.session.now.astimezone(zone), zone=zone, shared=shared, until=_now_busy(page, row["email"])
+    )
 
 
 def find_time(page: Page) -> Response:
@@ -193,9 +203,18 @@ def find_time(page: Page) -> Response:
     days = [first + timedelta(days=n) for n in range(count)]
     slots = [(d, _slots(page, d, minutes, taken)) for d in days if d.weekday() < 5]
     return page.render(
-        "find_time.html", emails=emails, everybody=everybody, minutes=minutes, first=first, count=count, lengths=LENGTHS, slots=slots,
-        lines=_lines(page, first, everybody, taken), hours=list(range(24)), span=_hours(page),
-    )  # fmt: skip
+        "find_time.html",
+        emails=emails,
+        everybody=everybody,
+        minutes=minutes,
+        first=first,
+        count=count,
+        lengths=LENGTHS,
+        slots=slots,
+        lines=_lines(page, first, everybody, taken),
+        hours=list(range(24)),
+        span=_hours(page),
+    )
 
 
 def _hours(page: Page) -> tuple[int, int]:
@@ -207,9 +226,7 @@ def _hours(page: Page) -> tuple[int, int]:
 def _slots(page: Page, day: date, minutes: int, taken: dict[str, list[tuple[datetime, datetime, str]]]) -> list[tuple[datetime, datetime]]:
     """Times of a day when nobody is taken: one after the other, from the first quarter hour on."""
     viewer = who(page)
-    begin, close = (
-        midnight(day, viewer.zone).replace(hour=int(t[:2]), minute=int(t[3:])) for t in (viewer.settings["day_start"], viewer.settings["day_end"])
-    )
+    begin, close = (midnight(day, viewer.zone).replace(hour=int(t[:2]), minute=int(t[3:])) for t in (viewer.settings["day_start"], viewer.settings["day_end"]))
     found: list[tuple[datetime, datetime]] = []
     while begin + timedelta(minutes=minutes) <= close and len(found) < 8:
         end = begin + timedelta(minutes=minutes)
@@ -239,17 +256,32 @@ def _lines(page: Page, day: date, emails: list[str], taken: dict[str, list[tuple
 
 
 def search(page: Page) -> Response:
-    """Events in whose title, place, description or guests every word is found."""
+    """Events in whose title, place, description or guests every word is found; of a series the occurrence that is nearest."""
     viewer, query = who(page), page.query
     words = query.get("q").lower().split()
     now = today(page)
     first, last = day_of(query.get("from")) or now - timedelta(days=180), day_of(query.get("to")) or now + timedelta(days=180)
     wanted = query.get("calendar")
-    found = [s for s in between(page, first, min(last, first + timedelta(days=1100)) + timedelta(days=1), shown_only=False) if words and _matches(s, words, wanted)]
+    found = [
+        s for s in between(page, first, min(last, first + timedelta(days=1100)) + timedelta(days=1), shown_only=False) if words and _matches(s, words, wanted)
+    ]
     found.sort(key=lambda s: (s.what.first_day < now, abs((s.what.first_day - now).days), s.what.start))
+    nearest: dict[str, Seen] = {}
+    for s in found:
+        nearest.setdefault(s.what.event["recurring_event_id"] or s.what.event["id"], s)
+    found = list(nearest.values())
     ids = Ids()
     listed = [(s, ids.of(s.ref)) for s in found[:MOST_FOUND]]
-    return page.render("search.html", q=query.get("q"), found=listed, total=len(found), wanted=wanted, first=query.get("from"), last=query.get("to"), calendars=viewer.calendars)
+    return page.render(
+        "search.html",
+        q=query.get("q"),
+        found=listed,
+        total=len(found),
+        wanted=wanted,
+        first=query.get("from"),
+        last=query.get("to"),
+        calendars=viewer.calendars,
+    )
 
 
 def _matches(seen: Seen, words: list[str], calendar: str) -> bool:
@@ -310,9 +342,15 @@ def settings(page: Page) -> Response:
 def _settings(page: Page, values: Row, errors: dict[str, str]) -> Response:
     zones = zones_of(page.db.zone.key)
     return page.render(
-        "settings.html", 422 if errors else 200, s=values, errors=errors, zones=zones, home=page.db.zone.key, lengths=LENGTHS,
+        "settings.html",
+        422 if errors else 200,
+        s=values,
+        errors=errors,
+        zones=zones,
+        home=page.db.zone.key,
+        lengths=LENGTHS,
         reminders=[(m, before(m)) for m in (0, 5, 10, 15, 30, 60)],
-    )  # fmt: skip
+    )
 
 
 @lru_cache

@@ -8,9 +8,9 @@ from itertools import islice
 from typing import cast
 from zoneinfo import ZoneInfo
 
+from _web.store import utc_text
 from dateutil.rrule import rrule, rrulestr
 
-from _web.store import utc_text
 
 class RuleError(ValueError):
     """A rule cannot be what it says: the message, and the way out behind it."""

@@ -36,11 +36,19 @@ def shell(page: Page) -> dict[str, Any]:
     shown = page.request.path_params.get("day")
     focus = day_of(str(shown)) if shown else None
     return {
-        "viewer": viewer, "today": today(page), "due": due(page), "invited": invited(page), "month": small_month(page, viewer, focus or today(page)),
-        "focus": focus or today(page), "theme": viewer.settings["theme"], "t": Texts(viewer.settings["time_format"]), "texts": texts, "view": None,
+        "viewer": viewer,
+        "today": today(page),
+        "due": due(page),
+        "invited": invited(page),
+        "month": small_month(page, viewer, focus or today(page)),
+        "focus": focus or today(page),
+        "theme": viewer.settings["theme"],
+        "t": Texts(viewer.settings["time_format"]),
+        "texts": texts,
+        "view": None,
         "own": [c for c in viewer.calendars.values() if viewer.roles[c["id"]] == OWNER],
         "others": [c for c in viewer.calendars.values() if viewer.roles[c["id"]] != OWNER],
-    }  # fmt: skip
+    }
 
 
 def day_of(text: str) -> date | None:
@@ -58,9 +66,11 @@ def small_month(page: Page, viewer: Who, day: date) -> dict[str, Any]:
     start = week_start(first, viewer.settings["week_start"])
     days = [start + timedelta(days=n) for n in range(42)]
     return {
-        "first": first, "weeks": [days[n : n + 7] for n in range(0, 42, 7)], "previous": (first - timedelta(days=1)).replace(day=1),
+        "first": first,
+        "weeks": [days[n : n + 7] for n in range(0, 42, 7)],
+        "previous": (first - timedelta(days=1)).replace(day=1),
         "next": (first + timedelta(days=32)).replace(day=1),
-    }  # fmt: skip
+    }
 
 
 def due(page: Page) -> list[Due]:
@@ -79,9 +89,9 @@ def _due(page: Page) -> list[Due]:
     for seen in between(page, day, day + timedelta(days=15)):
         for row in reminders.get(seen.what.event["id"], []):
             occurrence = occurrence_text(seen.what)
-            if row["method"] == "popup" and not seen.faded and seen.what.start - timedelta(minutes=row["minutes"]) <= now < seen.what.start:
-                if (row["id"], occurrence) not in dismissed:
-                    found.append(Due(row, seen, texts.relative(seen.what.start, now), occurrence))
+            is_time = row["method"] == "popup" and seen.what.start - timedelta(minutes=row["minutes"]) <= now < seen.what.start
+            if is_time and not seen.faded and (row["id"], occurrence) not in dismissed:
+                found.append(Due(row, seen, texts.relative(seen.what.start, now), occurrence))
     return found
 
 
@@ -96,7 +106,8 @@ def invited(page: Page) -> list[Seen]:
 
 
 def _invited(page: Page) -> list[Seen]:
-    day, found = today(page), {}
+    day = today(page)
+    found: dict[str, Seen] = {}
     for seen in between(page, day, day + timedelta(days=35), shown_only=False):
         if seen.unanswered and seen.what.end > page.session.now:
             found.setdefault(seen.what.event["id"], seen)

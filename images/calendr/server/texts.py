@@ -8,6 +8,7 @@ from typing import Any
 from .occurrences import Occurrence
 from .recurrence import DAYS, parts
 
+DASH = "\u2013"
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", -1: "last"}
@@ -33,15 +34,15 @@ class Texts:
 
     def span(self, what: Occurrence) -> str:
         """When in its day an occurrence is."""
-        return "All day" if what.all_day else f"{self.time(what.start)} – {self.time(what.end)}"
+        return "All day" if what.all_day else f"{self.time(what.start)} {DASH} {self.time(what.end)}"
 
     def when(self, what: Occurrence) -> str:
         """Day and time of an occurrence."""
         if what.first_day == what.last_day:
             return f"{long_day(what.first_day)}, {'all day' if what.all_day else self.span(what)}"
         if what.all_day:
-            return f"{long_day(what.first_day)} – {long_day(what.last_day)}"
-        return f"{long_day(what.start.date())}, {self.time(what.start)} – {long_day(what.end.date())}, {self.time(what.end)}"
+            return f"{long_day(what.first_day)} {DASH} {long_day(what.last_day)}"
+        return f"{long_day(what.start.date())}, {self.time(what.start)} {DASH} {long_day(what.end.date())}, {self.time(what.end)}"
 
 
 def long_day(day: date) -> str:
@@ -54,14 +55,19 @@ def short_day(day: date) -> str:
     return f"{WEEKDAYS[day.weekday()][:3]} {day.day} {MONTHS[day.month - 1][:3]}"
 
 
+def short_title(day: date) -> str:
+    """Tue, 10 March 2026"""
+    return f"{WEEKDAYS[day.weekday()][:3]}, {day.day} {MONTHS[day.month - 1]} {day.year}"
+
+
 def days_title(first: date, last: date) -> str:
-    """9 – 15 March 2026, over two months or years as short as can be."""
+    """9 - 15 March 2026, over two months or years as short as can be."""
     if first == last:
         return long_day(first)
     if (first.year, first.month) == (last.year, last.month):
-        return f"{first.day} – {last.day} {MONTHS[last.month - 1]} {last.year}"
+        return f"{first.day} {DASH} {last.day} {MONTHS[last.month - 1]} {last.year}"
     year = f" {first.year}" if first.year != last.year else ""
-    return f"{first.day} {MONTHS[first.month - 1][:3]}{year} – {last.day} {MONTHS[last.month - 1][:3]} {last.year}"
+    return f"{first.day} {MONTHS[first.month - 1][:3]}{year} {DASH} {last.day} {MONTHS[last.month - 1][:3]} {last.year}"
 
 
 def relative(moment: datetime, now: datetime) -> str:

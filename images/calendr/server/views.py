@@ -5,15 +5,14 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from starlette.responses import RedirectResponse, Response
-
 from _web.faults import Fault
 from _web.pages import Page
+from starlette.responses import RedirectResponse, Response
 
 from . import layout
 from .occurrences import Seen, between
 from .shell import day_of, today
-from .texts import MONTHS, days_title, long_day, week_start
+from .texts import MONTHS, days_title, short_title, week_start
 from .who import who
 
 AGENDA_DAYS = 14
@@ -44,7 +43,7 @@ def asked_day(page: Page) -> date:
 def day(page: Page) -> Response:
     """One day by the hour."""
     shown = asked_day(page)
-    return _grid(page, "day", [shown], shown - timedelta(days=1), shown + timedelta(days=1), long_day(shown))
+    return _grid(page, "day", [shown], shown - timedelta(days=1), shown + timedelta(days=1), short_title(shown))
 
 
 def week(page: Page) -> Response:
@@ -68,10 +67,20 @@ def _grid(page: Page, view: str, days: list[date], previous: date, following: da
         columns.append({"day": d, "blocks": layout.blocks(d, of_day, ids)})
     now = page.session.now.astimezone(viewer.zone)
     return page.render(
-        "grid.html", view=view, title=title, columns=columns, bars=bars, lanes=max((b.lane + 1 for b in bars), default=0), now=now, now_minute=now.hour * 60 + now.minute,
-        previous=f"/{view}/{previous}", next=f"/{view}/{following}", day_start=_minutes(viewer.settings["day_start"]), day_end=_minutes(viewer.settings["day_end"]),
-        here_day=days[0],
-    )  # fmt: skip
+        "grid.html",
+        view=view,
+        title=title,
+        columns=columns,
+        bars=bars,
+        lanes=max((b.lane + 1 for b in bars), default=0),
+        now=now,
+        now_minute=now.hour * 60 + now.minute,
+        previous=f"/{view}/{previous}",
+        next=f"/{view}/{following}",
+        day_start=_minutes(viewer.settings["day_start"]),
+        day_end=_minutes(viewer.settings["day_end"]),
+        here_day=today(page) if days[0] <= today(page) <= days[-1] else days[0],
+    )
 
 
 def _minutes(text: str) -> int:
@@ -94,9 +103,15 @@ def month(page: Page) -> Response:
         days = days if viewer.settings["show_weekends"] else [d for d in days if d.weekday() < 5]
         weeks.append(_week_row(days, seen, ids))
     return page.render(
-        "month.html", view="month", title=f"{MONTHS[first.month - 1]} {first.year}", weeks=weeks, first=first, previous=f"/month/{_month(first - timedelta(days=1))}",
-        next=f"/month/{_month(first + timedelta(days=32))}", here_day=max(first, min(today(page), last)) if first <= today(page) <= last else first,
-    )  # fmt: skip
+        "month.html",
+        view="month",
+        title=f"{MONTHS[first.month - 1]} {first.year}",
+        weeks=weeks,
+        first=first,
+        previous=f"/month/{_month(first - timedelta(days=1))}",
+        next=f"/month/{_month(first + timedelta(days=32))}",
+        here_day=max(first, min(today(page), last)) if first <= today(page) <= last else first,
+    )
 
 
 def _month(day: date) -> str:
@@ -107,8 +122,10 @@ def _week_row(days: list[date], seen: list[Seen], ids: layout.Ids) -> dict[str, 
     """One row of the month: bars in lanes, the rest of each day below, as many as there is room for, and how many more there are."""
     touching = [s for s in seen if s.what.first_day <= days[-1] and s.what.last_day >= days[0]]
     bars = layout.bars(days, touching, ids)
-    shown = [b for b in bars if b.lane < MONTH_LANES]
-    more = [sum(1 for b in bars if b.lane >= MONTH_LANES and b.first <= n < b.first + b.days) for n in range(len(days))]
+    # The last lane is for the number of those that are not shown, on days where some are not.
+    full = {n for b in bars if b.lane >= MONTH_LANES for n in range(b.first, b.first + b.days)}
+    shown = [b for b in bars if b.lane < MONTH_LANES - 1 or (b.lane == MONTH_LANES - 1 and not full & set(range(b.first, b.first + b.days)))]
+    more = [sum(1 for b in bars if b not in shown and b.first <= n < b.first + b.days) for n in range(len(days))]
     return {"days": days, "bars": shown, "more": more}
 
 
@@ -125,9 +142,15 @@ def agenda(page: Page) -> Response:
     ids = layout.Ids()
     listed = [(d, [(s, ids.of(s.ref)) for s in sorted(days[d], key=lambda s: (not layout.is_bar(s), s.what.start))]) for d in sorted(days)]
     return page.render(
-        "agenda.html", view="agenda", title=days_title(first, after - timedelta(days=1)), days=listed, previous=f"/agenda/{first - timedelta(days=AGENDA_DAYS)}",
-        next=f"/agenda/{after}", here_day=first, now=page.session.now,
-    )  # fmt: skip
+        "agenda.html",
+        view="agenda",
+        title=days_title(first, after - timedelta(days=1)),
+        days=listed,
+        previous=f"/agenda/{first - timedelta(days=AGENDA_DAYS)}",
+        next=f"/agenda/{after}",
+        here_day=first,
+        now=page.session.now,
+    )
 
 
 _VIEWS = {"day": day, "week": week, "month": month, "agenda": agenda}

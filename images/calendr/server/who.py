@@ -55,9 +55,9 @@ def _read(db: Db, user: str) -> Who:
     people = {p["id"]: p for p in db.rows("people", order="name, id")}
     every = {c["id"]: c for c in db.rows("calendars", order="is_primary DESC, name, id")}
     shared = {s["calendar_id"]: s["role"] for s in db.rows("shares", "person_id = ?", (user,))}
-    roles = {id: OWNER if c["owner_id"] == user else shared[id] for id, c in every.items() if c["owner_id"] == user or id in shared}
-    own_first = sorted(roles, key=lambda id: roles[id] != OWNER)
+    roles = {key: OWNER if c["owner_id"] == user else shared[key] for key, c in every.items() if c["owner_id"] == user or key in shared}
+    own_first = sorted(roles, key=lambda key: roles[key] != OWNER)
     settings = db.rows("settings")[0]
     zone = ZoneInfo(settings["timezone"]) if settings["timezone"] else db.zone
     by_email = {p["email"].lower(): p for p in people.values()}
-    return Who(people[user], people, by_email, {id: every[id] for id in own_first}, roles, every, settings, zone)
+    return Who(people[user], people, by_email, {key: every[key] for key in own_first}, roles, every, settings, zone)

@@ -43,10 +43,13 @@ function track(down, moved, done) {
     removeEventListener("pointerup", stop);
     removeEventListener("pointercancel", stop);
     removeEventListener("keydown", escape, true);
-    if (active) addEventListener("click", (click) => { click.preventDefault(); click.stopPropagation(); }, { capture: true, once: true });
-    // The click that ends a drag comes at once or not at all.
-    setTimeout(() => dispatchEvent(new Event("drag-over")), 0);
-    done(active && event?.type === "pointerup");
+    if (active) {
+      // The click that ends a drag comes at once or not at all, and opens nothing.
+      const swallow = (click) => { click.preventDefault(); click.stopImmediatePropagation(); };
+      addEventListener("click", swallow, { capture: true });
+      setTimeout(() => removeEventListener("click", swallow, { capture: true }), 0);
+    }
+    done(active && event?.type === "pointerup", active);
   };
   const escape = (event) => event.key === "Escape" && stop();
   addEventListener("pointermove", move);
@@ -60,11 +63,13 @@ function wireTimes(grid) {
   const columns = [...grid.querySelectorAll(".column")];
   if (!scroll) return;
   const hour = () => columns[0].offsetHeight / 24;
+  // On a narrow screen the whole grid scrolls, so that hours and days stay in sight.
+  const scroller = getComputedStyle(scroll).overflowY === "visible" ? grid : scroll;
   const kept = sessionStorage.getItem("hours");
-  scroll.scrollTop = kept === null ? (Number(grid.dataset.first) / 60 - 0.5) * hour() : Number(kept);
-  scroll.addEventListener("scroll", () => sessionStorage.setItem("hours", String(scroll.scrollTop)), { passive: true });
+  scroller.scrollTop = kept === null ? (Number(grid.dataset.first) / 60 - 0.5) * hour() : Number(kept);
+  scroller.addEventListener("scroll", () => sessionStorage.setItem("hours", String(scroller.scrollTop)), { passive: true });
   const today = grid.querySelector(".head.now");
-  if (today && grid.scrollWidth > grid.clientWidth) grid.scrollLeft = today.offsetLeft - 60;
+  if (today && grid.scrollWidth > grid.clientWidth) grid.scrollLeft = today.offsetLeft - 52;
   const columnAt = (x) => columns.find((c) => x < c.getBoundingClientRect().right) || columns[columns.length - 1];
   const minuteAt = (column, y) => Math.max(0, Math.min(1440, ((y - column.getBoundingClientRect().top) / hour()) * 60));
 
@@ -91,7 +96,9 @@ function wireTimes(grid) {
       block.style.cssText = `--t:${top};--m:${(until - to) / 60000};--c:0;--of:1;--s:1`;
       const time = block.querySelector(".time");
       if (time) time.textContent = `${textOf(to).slice(11)} – ${textOf(until).slice(11)}`;
-    }, (kept) => {
+    }, (kept, wasMoved) => {
+      // Untouched, it must stay where it is: an element that is put elsewhere gets no click.
+      if (!wasMoved) return;
       block.classList.remove("lifted");
       if (kept && (to - start || until - end)) {
         send(block, to, until, isResize ? "resize" : "drag");
