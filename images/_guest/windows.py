@@ -42,47 +42,47 @@ class Windows:
     """Speaks to the window manager by the EWMH."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     def manager(self) -> str | None:
         """The window manager's name; None when none runs."""
-        with self._connection.held():
-            check = self._number(self._connection.root, "_NET_SUPPORTING_WM_CHECK")
+        with self.connection.held():
+            check = self._number(self.connection.root, "_NET_SUPPORTING_WM_CHECK")
             if not check or self._number(check, "_NET_SUPPORTING_WM_CHECK") != check:
-                self._connection.sync()
+                self.connection.sync()
                 return None
             return self._text(check, "_NET_WM_NAME") or "unknown"
 
     def all(self) -> list[Window]:
         """Every window, the lowest first."""
-        with self._connection.held():
-            root = self._connection.root
+        with self.connection.held():
+            root = self.connection.root
             active = self._number(root, "_NET_ACTIVE_WINDOW")
-            ids = self._connection.property(root, "_NET_CLIENT_LIST_STACKING") or self._connection.property(root, "_NET_CLIENT_LIST") or []
+            ids = self.connection.property(root, "_NET_CLIENT_LIST_STACKING") or self.connection.property(root, "_NET_CLIENT_LIST") or []
             found = [self._window(id, active) for id in ids if isinstance(id, int)]
-            self._connection.sync()  # the errors of windows that went meanwhile
+            self.connection.sync()  # the errors of windows that went meanwhile
             return [window for window in found if window]
 
     def _window(self, id: int, active: int) -> Window | None:
         x, y, child = c_int(), c_int(), c_ulong()
         try:
-            width, height = self._connection.geometry(id)[2:]
+            width, height = self.connection.geometry(id)[2:]
         except LookupError:
             return None
-        X11.XTranslateCoordinates(self._connection.display, id, self._connection.root, 0, 0, byref(x), byref(y), byref(child))
+        X11.XTranslateCoordinates(self.connection.display, id, self.connection.root, 0, 0, byref(x), byref(y), byref(child))
         instance, class_name, *_ = [*self._text(id, "WM_CLASS").split("\0"), "", ""]
         title = self._text(id, "_NET_WM_NAME") or self._text(id, "WM_NAME")
-        states = self._connection.property(id, "_NET_WM_STATE") or []
-        minimized = self._connection.atom("_NET_WM_STATE_HIDDEN") in states
+        states = self.connection.property(id, "_NET_WM_STATE") or []
+        minimized = self.connection.atom("_NET_WM_STATE_HIDDEN") in states
         pid = self._number(id, "_NET_WM_PID") or None
         return Window(id, title, class_name, instance, pid, x.value, y.value, width, height, id == active, minimized)
 
     def _number(self, window: int, name: str) -> int:
-        value = self._connection.property(window, name)
+        value = self.connection.property(window, name)
         return value[0] if isinstance(value, list) and value else 0
 
     def _text(self, window: int, name: str) -> str:
-        value = self._connection.property(window, name)
+        value = self.connection.property(window, name)
         return value.decode("utf-8", "replace").rstrip("\0") if isinstance(value, bytes) else ""
 
     def find(self, name: str, strict: bool = False, by_class: bool = False) -> Window | None:
@@ -95,45 +95,49 @@ class Windows:
 
     def activate(self, window: Window) -> None:
         """Bring a window to the front and give it the keyboard."""
-        with self._connection.held():
-            self._connection.send_to_root(window.id, "_NET_ACTIVE_WINDOW", SOURCE_PAGER)
-            self._connection.sync()
+        with self.connection.held():
+            self.connection.send_to_root(window.id, "_NET_ACTIVE_WINDOW", SOURCE_PAGER)
+            self.connection.sync()
 
-    def close(self, window: Window) -> None:
+    def shut(self, window: Window) -> None:
         """Ask a window to close, as its title bar's button does."""
-        with self._connection.held():
-            self._connection.send_to_root(window.id, "_NET_CLOSE_WINDOW", 0, SOURCE_PAGER)
-            self._connection.sync()
+        with self.connection.held():
+            self.connection.send_to_root(window.id, "_NET_CLOSE_WINDOW", 0, SOURCE_PAGER)
+            self.connection.sync()
+
+    def close(self) -> None:
+        """Leave the X server."""
+        self.connection.close()
 
     def read_up(self, seconds: float) -> bool:
         """Wait until the active window's program has read all events sent before: it answers a ping, or (knowing none) has come to rest."""
         until = time.monotonic() + seconds
-        with self._connection.held() as display:
-            window = self._number(self._connection.root, "_NET_ACTIVE_WINDOW")
-            ping = self._connection.atom("_NET_WM_PING")
-            if not window or ping not in (self._connection.property(window, "WM_PROTOCOLS") or []):
+        with self.connection.held() as display:
+            window = self._number(self.connection.root, "_NET_ACTIVE_WINDOW")
+            ping = self.connection.atom("_NET_WM_PING")
+            if not window or ping not in (self.connection.property(window, "WM_PROTOCOLS") or []):
                 return _at_rest(self._number(window, "_NET_WM_PID") if window else 0, until)
-            X11.XSelectInput(display, self._connection.root, SUBSTRUCTURE_NOTIFY)
+            X11.XSelectInput(display, self.connection.root, SUBSTRUCTURE_NOTIFY)
             stamp = int(time.monotonic() * 1000) & 0x7FFFFFFF
             self._ping(window, ping, stamp)
             try:
                 return self._pong(ping, stamp, until)
             finally:
-                X11.XSelectInput(display, self._connection.root, 0)
+                X11.XSelectInput(display, self.connection.root, 0)
 
     def _ping(self, window: int, ping: int, stamp: int) -> None:
         event = (c_ulong * 24)()
-        event[0], event[4], event[5], event[6] = CLIENT_MESSAGE, window, self._connection.atom("WM_PROTOCOLS"), 32
+        event[0], event[4], event[5], event[6] = CLIENT_MESSAGE, window, self.connection.atom("WM_PROTOCOLS"), 32
         event[7], event[8], event[9] = ping, stamp, window
-        X11.XSendEvent(self._connection.display, window, 0, 0, byref(event))
-        X11.XFlush(self._connection.display)
+        X11.XSendEvent(self.connection.display, window, 0, 0, byref(event))
+        X11.XFlush(self.connection.display)
 
     def _pong(self, ping: int, stamp: int, until: float) -> bool:
         while time.monotonic() < until:
-            for event in self._connection.events():
+            for event in self.connection.events():
                 if event[0] & 0xFFFFFFFF == CLIENT_MESSAGE and event[7] == ping and event[8] == stamp:
                     return True
-            if not self._connection.wait(until - time.monotonic()):
+            if not self.connection.wait(until - time.monotonic()):
                 return False
         return False
 

@@ -1,0 +1,232 @@
+"""python3 -m _guest.desktop: a whole desktop as processes of one session: X (Xvnc), session bus, window manager, panel, and the guest's server.
+
+In a container it is process 1; on a host it is what runner `local` starts. When it ends, however it ends, all of them end.
+Its settings are environment variables; see README.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pwd
+import re
+import secrets
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+FAMILY_WILD = 0xFFFF
+DISPLAY_SECONDS = 30
+STOP_SECONDS = 3.0
+BUS_LAUNCHER = ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately", "--a11y=1")
+PROGRAMS: tuple[tuple[str, ...], ...] = (("openbox",), ("tint2",), ("pcmanfm", "--desktop"))
+"""The window manager (needed), the panel and the desktop's icons (left out, with a line in the log, where they are not installed)."""
+OURS = ("GUEST_TOKEN", "GUEST_TOKEN_FD", "VNC_PASSWORD", "VNC_PORT", "LISTEN_FD", "HOST", "PORT", "RESOLUTION", "DESKTOP_USER", "NOTIFY_SOCKET")
+RESTARTS = 5
+
+
+class Desktop:
+    """The processes of one desktop, by name."""
+
+    def __init__(self, folder: Path, user: "pwd.struct_passwd | None") -> None:
+        self._folder = folder
+        self._user = user
+        self._processes: dict[int, tuple[str, Callable[[], int] | None, int]] = {}
+        self.env = _environment(folder, user)
+        # The number is read before a child is made: in a child, little is allowed.
+        self._prctl = ctypes.CDLL("libc.so.6").prctl
+
+    def spawn(self, name: str, argv: Sequence[str], again: bool = False, env: Mapping[str, str] | None = None, fds: Sequence[int] = (), **more: Any) -> int:
+        """Start a process that dies with this one; `again`: start it anew when it ends."""
+        if self._user and os.getuid() == 0:
+            groups = os.getgrouplist(self._user.pw_name, self._user.pw_gid)
+            more |= {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": groups}
+        child = subprocess.Popen(
+            list(argv), env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL, pass_fds=fds, start_new_session=True, preexec_fn=self._die_with_us, **more
+        )
+        restart = (lambda: self.spawn(name, argv, again, env, fds, **more)) if again else None
+        used = next((n for label, _, n in self._processes.values() if label == name), 0)
+        self._processes[child.pid] = (name, restart, used)
+        return child.pid
+
+    def _die_with_us(self) -> None:
+        self._prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def start_x(self) -> None:
+        """Xvnc on a free display, with a cookie; returns when it accepts connections."""
+        cookie = secrets.token_bytes(16)
+        self._private("Xauthority", _x_cookie(cookie))
+        resolution = os.environ.get("RESOLUTION", "1920x1080")
+        if not re.fullmatch(r"[1-9]\d{1,4}x[1-9]\d{1,4}", resolution):
+            sys.exit(f"RESOLUTION={resolution!r} is no size: 1920x1080")
+        read, write = os.pipe()
+        argv = [
+            "Xvnc", "-displayfd", str(write), "-auth", self.env["XAUTHORITY"], "-geometry", resolution, "-depth", "24", "-nolisten", "tcp", "-noreset",
+            "-s", "0", "-AlwaysShared", "-AcceptSetDesktopSize=0", "-SetPrimary=0", *self._vnc(),
+        ]  # fmt: skip
+        self.spawn("X", argv, fds=[write])
+        os.close(write)
+        with os.fdopen(read) as told:
+            number = told.readline().strip()
+        if not number:
+            sys.exit("Xvnc ended before it had a display; its lines are above")
+        self.env["DISPLAY"] = f":{number}"
+
+    def _vnc(self) -> list[str]:
+        """VNC with a password on a port, or none at all."""
+        password, port = os.environ.get("VNC_PASSWORD"), os.environ.get("VNC_PORT", "")
+        if not password or not port:
+            return ["-rfbport", "-1", "-SecurityTypes", "None"]
+        made = subprocess.run(["vncpasswd", "-f"], input=f"{password}\n".encode(), capture_output=True, check=True)
+        file = self._private("vnc", made.stdout)
+        near = [] if os.environ.get("HOST") == "0.0.0.0" else ["-localhost"]  # noqa: S104  # a container's own interface
+        return ["-rfbport", port, "-SecurityTypes", "VncAuth", "-PasswordFile", str(file), *near]
+
+    def _private(self, name: str, content: bytes) -> Path:
+        path = self._folder / name
+        path.touch(0o600)
+        path.write_bytes(content)
+        if self._user and os.getuid() == 0:
+            os.chown(path, self._user.pw_uid, self._user.pw_gid)
+        return path
+
+    def start_bus(self) -> None:
+        """The session bus and, on it, accessibility."""
+        read, write = os.pipe()
+        self.spawn("bus", ["dbus-daemon", "--session", "--nofork", "--nopidfile", f"--print-address={write}"], fds=[write])
+        os.close(write)
+        with os.fdopen(read) as told:
+            self.env["DBUS_SESSION_BUS_ADDRESS"] = told.readline().strip()
+
+    def start_server(self, token: str) -> None:
+        """The guest's server; the token goes through a pipe, for the environment of a process can be read."""
+
+        def start() -> int:
+            read, write = os.pipe()
+            os.write(write, token.encode())
+            os.close(write)
+            passed = {name: os.environ[name] for name in ("HOST", "PORT", "LISTEN_FD") if name in os.environ}
+            listen = [int(passed["LISTEN_FD"])] if "LISTEN_FD" in passed else []
+            env = {**passed, "GUEST_TOKEN_FD": str(read), "DESKTOP_CLASSES": " ".join(p[0] for p in PROGRAMS[1:] if shutil.which(p[0]))}
+            pid = self.spawn("server", ["/usr/bin/python3", "-m", "_guest"], env=env, fds=[read, *listen], cwd=Path(__file__).parent.parent)
+            os.close(read)
+            name, _, used = self._processes[pid]
+            self._processes[pid] = (name, start, used)
+            return pid
+
+        start()
+
+    def watch(self) -> int:
+        """Reap until X ends or a signal comes; programs that ended are started anew a few times."""
+        while True:
+            pid, status = os.wait()
+            if pid not in self._processes:
+                continue  # an orphan of the session, when this is process 1
+            name, restart, used = self._processes.pop(pid)
+            _log(f"{name} ended with {os.waitstatus_to_exitcode(status)}")
+            if name == "X":
+                return 1
+            if restart and used < RESTARTS:
+                new = restart()
+                self._processes[new] = (*self._processes[new][:2], used + 1)
+
+    def stop(self) -> None:
+        """TERM for every session, and KILL for what is left."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in list(self._processes):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, number)
+            if number == signal.SIGTERM:
+                self._reap(STOP_SECONDS)
+
+    def _reap(self, seconds: float) -> None:
+        signal.signal(signal.SIGALRM, _interrupt)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        with contextlib.suppress(InterruptedError, ChildProcessError):
+            while self._processes:
+                self._processes.pop(os.wait()[0], None)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise InterruptedError
+
+
+def _ended(number: int, frame: Any) -> None:
+    raise SystemExit(0)
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201  # the instance's log
+
+
+def _environment(folder: Path, user: "pwd.struct_passwd | None") -> dict[str, str]:
+    """What the session's programs see: ours without secrets, the user's home, accessibility on."""
+    env = {k: v for k, v in os.environ.items() if k not in OURS}
+    env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
+    if env.get("LANG", "C") in ("C", "POSIX") or not env.get("LANG"):
+        env["LANG"] = "C.UTF-8"
+    if user:
+        env |= {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell}
+    return env | {
+        "XAUTHORITY": str(folder / "Xauthority"), "XDG_RUNTIME_DIR": str(folder), "XDG_SESSION_TYPE": "x11", "XDG_CURRENT_DESKTOP": "LXDE",
+        "GNOME_ACCESSIBILITY": "1", "QT_ACCESSIBILITY": "1", "QT_LINUX_ACCESSIBILITY_ALWAYS_ON": "1", "SAL_USE_VCLPLUGIN": "gtk3",
+        "QTWEBENGINE_DISABLE_SANDBOX": "1", "NO_AT_BRIDGE": "0",
+    }  # fmt: skip
+
+
+def _x_cookie(cookie: bytes) -> bytes:
+    """An Xauthority file of one entry for any host and any display."""
+    name = b"MIT-MAGIC-COOKIE-1"
+    parts = (b"", b"", name, cookie)
+    return struct.pack(">H", FAMILY_WILD) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
+
+
+def _folder(user: "pwd.struct_passwd | None") -> Path:
+    made = Path(tempfile.mkdtemp(prefix="desktop-"))
+    if user and os.getuid() == 0:
+        os.chown(made, user.pw_uid, user.pw_gid)
+    return made
+
+
+def main() -> int:
+    """Start everything, stay until it ends."""
+    token = os.environ.get("GUEST_TOKEN", "")
+    if not token:
+        sys.exit("GUEST_TOKEN is not set: a random text of at least 16 characters")
+    name = os.environ.get("DESKTOP_USER")
+    user = pwd.getpwnam(name) if name else None
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _ended)
+    folder = _folder(user)
+    desktop = Desktop(folder, user)
+    try:
+        desktop.start_x()
+        desktop.start_bus()
+        if Path(BUS_LAUNCHER[0]).exists():
+            desktop.spawn("accessibility", BUS_LAUNCHER)
+        for argv in PROGRAMS:
+            if shutil.which(argv[0]):
+                desktop.spawn(argv[0], argv, again=True)
+            elif argv is PROGRAMS[0]:
+                sys.exit(f"there is no {argv[0]}: install it")
+            else:
+                _log(f"{argv[0]} is not installed: the desktop has none")
+        desktop.start_server(token)
+        _log(f"desktop on {desktop.env['DISPLAY']}")
+        return desktop.watch()
+    finally:
+        desktop.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
