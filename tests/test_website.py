@@ -28,13 +28,12 @@ from tests.conftest import ROOT, Cli, lacking
 SITE = str(ROOT / "tests/fakes/site")
 
 
-def start(cli: Cli, *, pack: str = "default") -> str:
-    """A running site whose own session is at the start of a pack; its URL."""
+def start(cli: Cli) -> str:
+    """A running site, whose own session `run` has reset; its URL."""
     missing = browser.lacking()
     if missing:
         lacking("browser", missing.message)
     url: str = cli("run", SITE, "--runner", "local", "--port", "0", "--json").json["url"]
-    cli("reset", "site", "--pack", pack)
     return url
 
 
@@ -281,6 +280,22 @@ def test_episodes(cli: Cli) -> None:
         assert done["agent"]["exit"] == 0, (Path(done["dir"]) / "agent.log").read_text()
     assert len(list((Path(done["dir"]) / "steps").glob("*.png"))) == 1
     assert cli.leftovers() == []
+
+
+CHEAT = """
+import json, os, urllib.request
+body = json.dumps({"sessionId": os.environ["GYMCTL_SESSION"], "dataPack": "other"}).encode()
+urllib.request.urlopen(urllib.request.Request(os.environ["GYMCTL_URL"] + "/reset", body)).read()
+"""
+
+
+def test_an_agent_that_resets_its_session_gets_no_verdict(cli: Cli) -> None:
+    start(cli)
+    cli("stop", "site")
+    (cli.folder / "cheat.py").write_text(CHEAT)
+    done = cli("run", SITE, "--runner", "local", "--port", "0", "--task", "note", "--agent", f"{sys.executable} cheat.py", "--rm", "--json", code=11).json
+    assert done["reason"]["type"] == "tampering"
+    assert "/reset" in done["reason"]["message"]
 
 
 def test_a_random_agent_really_acts(cli: Cli) -> None:

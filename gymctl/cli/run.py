@@ -55,12 +55,12 @@ def _request(given: dict[str, Any], name: str | None) -> Any:
 
 
 def _start(given: dict[str, Any]) -> int:
-    from gymctl import launch, recipe, session
+    from gymctl import instances, launch, recipe, session
 
     task = recipe.load_task(recipe.load(given["recipe"]).directory, given["task"]) if given["task"] else None
     with ui.telling() as told:
         instance = launch.run(_request(given, given["name"]), told)
-        if task:
+        if task or getattr(instances.kind(instance.kind), "NEEDS_RESET", False):
             with session.opened(instance.name) as (_, client):
                 session.reset(instance, client, task=task, seed=given["seed"])
     if given["as_json"]:

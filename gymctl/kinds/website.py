@@ -25,6 +25,10 @@ STATE: Json = {
 }
 
 
+NEEDS_RESET = True
+"""A session is there only once it was reset: `run` does it for the instance's own."""
+
+
 class Site(wire.Client):
     """A connection to a website's server, and one to the browser that belongs to the instance."""
 
@@ -139,9 +143,9 @@ def verify(client: wire.Client, session: str, checks: list[Json], timeout: float
 
 
 def log(client: wire.Client, session: str) -> list[Any]:
-    """The interactions of a session, oldest first: [{event_type, element_id, value, url, at}]."""
+    """The interactions of a session, oldest first: [{event_type, element_id, value, url, at}]; what came over the API also says its `call`."""
     answer = client.call(f"/log?session_id={quote(session, safe='')}")
     rows = answer.get("log") if isinstance(answer, dict) else answer
     if not isinstance(rows, list):
         raise EnvError("/log answered no list")
-    return rows
+    return [{**row, "call": row.get("value")} if isinstance(row, dict) and row.get("event_type") == "control" else row for row in rows]

@@ -79,7 +79,9 @@ class Handler(BaseHTTPRequestHandler):
             if pack not in PACKS:
                 self.answer(404, {"error": {"type": "PackNotFound", "message": f"no pack {pack!r}", "hint": f"packs: {', '.join(PACKS)}"}})
                 return
-            SESSIONS[session] = {"notes": list(PACKS[pack]), "log": []}
+            log = SESSIONS.get(session, {"log": []})["log"]
+            log.append({"n": len(log) + 1, "event_type": "control", "value": "reset", "caller": self.headers.get("X-Caller"), "at": time.time()})
+            SESSIONS[session] = {"notes": list(PACKS[pack]), "log": log}
             self.answer(200, {"message": "reset", "dataPack": pack, "resetSummary": {}, "loadSummary": {"notes": len(PACKS[pack])}})
         elif (rows := self.session(session)) is not None:
             results = [{"id": check["id"], "success": check["asserts"][0]["value"] in rows["notes"]} for check in asked["checks"]]
