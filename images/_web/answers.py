@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from . import envelope
 from .faults import Fault
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -54,6 +55,7 @@ def edge(handler: Endpoint, show: Callable[[Request, Fault], Response]) -> Endpo
     async def answered(request: Request) -> Response:
         try:
             if refused := foreign_origin(request):
+                await envelope.body(request)  # unread, it would end a kept connection
                 raise refused
             response = await handler(request)
         except Fault as fault:

@@ -101,13 +101,22 @@ def _event_faults(event: Row, series: dict[str, Row]) -> list[str]:
     if event["recurring_event_id"] and (event["original_start"] is None or not series[event["recurring_event_id"]]["recurrence"]):
         faults.append("a changed occurrence needs original_start, and recurring_event_id must be a series")
     if event["recurrence"]:
-        rule = re.sub(r"UNTIL=(\d{4})-(\d\d)-(\d\d)", r"UNTIL=\1\2\3", event["recurrence"])
-        try:
-            moment = datetime.fromisoformat(start)
-            event["recurrence"] = recurrence.checked(rule, moment.replace(tzinfo=None))
-        except recurrence.RuleError as error:
-            faults.append(f"recurrence: {error}")
+        faults += _settle_rule(event)
     return faults
+
+
+def _settle_rule(event: Row) -> list[str]:
+    """Put a rule into its normal form. A monthly or yearly series begins on the first day that its rule gives: the base week decides which that is."""
+    rule = re.sub(r"UNTIL=(\d{4})-(\d\d)-(\d\d)", r"UNTIL=\1\2\3", event["recurrence"])
+    start, end = (datetime.fromisoformat(event[name]).replace(tzinfo=None) for name in ("start", "end"))
+    try:
+        first = recurrence.first_wall(rule, start) if recurrence.parts(rule).get("FREQ") in ("MONTHLY", "YEARLY") else start
+        event["recurrence"] = recurrence.checked(rule, first)
+    except recurrence.RuleError as error:
+        return [f"recurrence: {error}"]
+    if first != start:
+        event["start"], event["end"] = (t.date().isoformat() if event["all_day"] else t.isoformat() for t in (first, end + (first - start)))
+    return []
 
 
 SITE = Site("calendr", "Calendr", __version__, HERE, Path(os.environ.get("PACKS") or HERE.parent / "packs"), TABLES, ROUTES, complete, shell)

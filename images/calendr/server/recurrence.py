@@ -192,14 +192,18 @@ def until_day(until: str, zone: ZoneInfo) -> date:
     return _wall_clock(until, zone).date()
 
 
-def first(rule: str, start: str, zone: ZoneInfo) -> str:
-    """The stored time of the first occurrence at or after `start` (stored) in a year; `start` when there is none or the rule is none."""
-    moment = wall(start, zone)
+def first_wall(rule: str, start: datetime) -> datetime:
+    """The first occurrence at or after a wall-clock time in a year; that time when there is none or the rule is none."""
     try:
-        found = _parsed(rule, moment, zone).replace(count=None, until=moment + _LONGEST)
-        return stored(next(iter(found), moment), zone, len(start) == 10)
+        found = _parsed(rule, start, None).replace(count=None, until=start + _LONGEST)
     except (ValueError, RuleError):
         return start
+    return next(iter(found), start)
+
+
+def first(rule: str, start: str, zone: ZoneInfo) -> str:
+    """The same of stored times."""
+    return stored(first_wall(rule, wall(start, zone)), zone, len(start) == 10)
 
 
 def pattern(rule: str) -> dict[str, str]:
