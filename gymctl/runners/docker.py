@@ -48,6 +48,7 @@ SPEC = Spec(
 )
 PORT_TAKEN = ("port is already allocated", "address already in use")
 LAST_LINES = 5
+KILLED = 128 + 9
 
 
 def start(plan: Plan, /) -> Handle:
@@ -164,7 +165,7 @@ def _network(plan: Plan) -> dict[str, Any]:
         return {"network_mode": "bridge"}
     if chosen.lower() in ("false", "no", "off"):
         dead = {"dns": ["127.0.0.1"], "dns_opt": ["timeout:1", "attempts:1"]}
-        return {"network_mode": docker_network.name(), "cap_drop": ["NET_RAW"], **dead}
+        return {"network_mode": docker_network.NAME, "cap_drop": ["NET_RAW"], **dead}
     return {"network_mode": chosen}
 
 
@@ -176,7 +177,7 @@ def _begin(api: APIClient, plan: Plan, container: str, tries: int = 20) -> bool:
         try:
             api.start(container)
         except NotFound as error:
-            if not tries or f"network {docker_network.name()} not found" not in engine.reason(error):
+            if not tries or f"network {docker_network.NAME} not found" not in engine.reason(error):
                 raise
             docker_network.make(api)
             return _begin(api, plan, container, tries - 1)
@@ -244,10 +245,11 @@ def _unhealthy(state: dict[str, Any]) -> str:
 
 
 def _why(api: APIClient, info: dict[str, Any]) -> str:
-    if info["State"]["OOMKilled"]:
-        limit = info["HostConfig"]["Memory"]
-        if limit:
-            return f"it hit its memory limit of {limit // 2**20} MiB; `--opt memory={max(1, -(-limit * 2 // 2**20))}m` gives it twice that"
+    limit, oom = info["HostConfig"]["Memory"], info["State"]["OOMKilled"]
+    if limit and (oom or info["State"]["ExitCode"] == KILLED):
+        how = "it" if oom else "somebody killed it, or it"  # the engine may see the end before its reason
+        return f"{how} hit its memory limit of {limit // 2**20} MiB; `--opt memory={max(1, -(-limit * 2 // 2**20))}m` gives it twice that"
+    if oom:
         return "this machine ran out of memory"
     lines = list(_log_lines(api, info["Id"], LAST_LINES))
     return info["State"]["Error"] or "; ".join(line.strip() for line in lines if line.strip())

@@ -8,11 +8,12 @@ frames. Containers on it do not see each other.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import ipaddress
 import secrets
 from typing import TYPE_CHECKING
 
-from gymctl import cache, paths
+from gymctl import cache
 from gymctl.errors import Unavailable
 from gymctl.runners import docker_engine as engine
 
@@ -20,40 +21,46 @@ if TYPE_CHECKING:
     from docker.api.client import APIClient
     from docker.types import IPAMConfig
 
-LABEL = "gymctl.label"
+NAME = "gymctl-closed"
+LABEL = "gymctl.network"
 BRIDGE = "com.docker.network.bridge"
 OPTIONS = {f"{BRIDGE}.enable_ip_masquerade": "false", f"{BRIDGE}.enable_icc": "false"}
 
 
-def name() -> str:
-    """One network for all instances of a state directory: an engine has addresses for about thirty."""
-    return f"gymctl-{paths.state_id()}"
-
-
 def make(api: APIClient, tries: int = 3) -> None:
-    """Make it unless it is there; Unavailable when this engine cannot."""
+    """Make it unless it is there; Unavailable when this engine cannot.
+
+    One for everybody on an engine, which has addresses for about thirty networks; the bridge's name lets only one of two makers win.
+    """
     from docker.errors import APIError
 
     with cache.lock("docker-network", lambda text: None):
         try:
-            if not api.networks(names=[f"^{name()}$"]):
-                api.create_network(name(), driver="bridge", options=OPTIONS, labels=_labels(), ipam=_dead_end(_free_subnet(api)))
-        except APIError as error:
-            if "overlaps" not in engine.reason(error) or not tries:
-                hint = "`--opt network=true` starts it with a network, and it can then reach whatever this machine reaches"
-                raise Unavailable(f"cannot make a network without a way out: {engine.reason(error)}", hint=hint) from error
-        else:
+            if not api.networks(names=[f"^{NAME}$"]):
+                bridge = f"gym-{hashlib.sha256(api.info()['ID'].encode()).hexdigest()[:10]}"  # another engine on this machine has another
+                options = {**OPTIONS, f"{BRIDGE}.name": bridge}
+                api.create_network(NAME, driver="bridge", options=options, labels={LABEL: "closed"}, ipam=_dead_end(_free_subnet(api)))
             return
+        except APIError as error:
+            if "same bridge name" in engine.reason(error):
+                return
+            if "overlaps" not in engine.reason(error) or not tries:
+                hint = "`gymctl cache gc` and `docker network prune` remove unused ones" if "available" in engine.reason(error) else ""
+                hint = hint or "`--opt network=true` starts it with a network, and it can then reach whatever this machine reaches"
+                raise Unavailable(f"cannot make a network without a way out: {engine.reason(error)}", hint=hint) from error
     make(api, tries - 1)  # somebody took the addresses in between
 
 
 def _free_subnet(api: APIClient) -> str:
     """Addresses that neither the engine nor this machine uses: those that the engine gives a network of no other purpose."""
-    made = api.create_network(f"{name()}-{secrets.token_hex(3)}", driver="bridge", labels=_labels())["Id"]
+    from docker.errors import NotFound
+
+    made = api.create_network(f"{NAME}-{secrets.token_hex(3)}", driver="bridge", labels={LABEL: "probe"})["Id"]
     try:
         return str(api.inspect_network(made)["IPAM"]["Config"][0]["Subnet"])
     finally:
-        api.remove_network(made)
+        with contextlib.suppress(NotFound):  # a `cache gc` was faster
+            api.remove_network(made)
 
 
 def _dead_end(subnet: str) -> IPAMConfig:
@@ -65,17 +72,13 @@ def _dead_end(subnet: str) -> IPAMConfig:
     return IPAMConfig(pool_configs=[pool])
 
 
-def _labels() -> dict[str, str]:
-    return {LABEL: f"{paths.state_id()}/"}
-
-
 def tidy() -> list[str]:
     """Remove our networks that no container uses; what went, in words."""
     from docker.errors import APIError
 
     api, gone = engine.client(), []
     with engine.failures("removing our network"):
-        for network in api.networks(filters={"label": f"{LABEL}={paths.state_id()}/"}):
+        for network in api.networks(filters={"label": LABEL}):
             with contextlib.suppress(APIError):  # in use, or another was faster
                 api.remove_network(network["Id"])
                 gone.append(f"network {network['Name']}")

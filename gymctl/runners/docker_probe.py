@@ -75,7 +75,8 @@ def _container(workdir: Path, info: dict[str, Any]) -> Iterator[Finding]:
     tag = secrets.token_hex(3)
     name, reference, handle = f"doctor-{tag}", f"gymctl-doctor:{tag}", None
     try:
-        image = docker.load(io.BytesIO(archive(reference)), 0, lambda what, done, total: None)[0]
+        data = archive(reference)
+        image = docker.load(io.BytesIO(data), len(data), lambda what, done, total: None)[0]
         plan = Plan(name, f"{paths.state_id()}/{name}", workdir, "oci", {"ref": image.ref, "digest": image.digest}, PORT, host_port=0)
         handle = docker.start(plan)
         yield Finding("container", True, "an image was loaded, and a container of it runs without a way out")

@@ -28,8 +28,6 @@ from gymctl.runners import docker_engine
 from tests.conftest import ROOT, lacking
 from tests.engine import docker_call
 
-SERVE = ["python3", "-S", "-E", "-m", "http.server", "8000"]
-
 
 @pytest.fixture
 def plan(docker: str, python_image: str, tmp_path: Path) -> Plan:
@@ -136,13 +134,13 @@ class TestExec:
 
 
 class TestPorts:
-    def test_the_documented_one_when_free_else_another_and_a_note(self, plan: Plan) -> None:
-        first = runner.start(replace(plan, host_port=None))
-        second = runner.start(named(plan, "two", host_port=None))
-        assert first["ports"] == {"8000": 8000}
+    def test_the_documented_one_when_free_else_another_and_a_note(self, plan: Plan, commanded: Callable[..., str]) -> None:
+        odd = replace(plan, image={"ref": commanded("odd", "exec python3 -S -E -m http.server 18391")}, port=18391, host_port=None)
+        first, second = runner.start(odd), runner.start(named(odd, "two"))
+        assert first["ports"] == {"18391": 18391}
         assert first["notes"] == []
-        assert second["ports"]["8000"] != 8000
-        assert second["notes"] == ["port 8000 is taken, so another was chosen"]
+        assert second["ports"]["18391"] != 18391
+        assert second["notes"] == ["port 18391 is taken, so another was chosen"]
         assert b"listing" in get(second["url"])
 
     def test_one_that_an_instance_holds(self, plan: Plan) -> None:
@@ -192,7 +190,7 @@ class TestPorts:
         assert [code for *_, code in ended] == [0] * 20, [err[-300:] for _, err, code in ended if code]
         assert len({out for out, *_ in ended}) == 20
         assert len(runner.find()) == 20
-        assert sum(name.startswith("gymctl-") and paths.state_id() in name for name in networks()) == 1
+        assert [name for name in networks() if name.startswith("gymctl-closed")] == ["gymctl-closed"]
 
 
 def networks() -> list[str]:
