@@ -22,6 +22,9 @@ from gymctl.marked import near
 from gymctl.recipe import Source
 from gymctl.runner import Handle, Option, Plan, Told
 
+KILLED = 128 + 9
+"""What a container ends with that somebody killed, the kernel for want of memory above all: its runner says more."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -123,11 +126,11 @@ def _await(instance: Instance, module: ModuleType, source: Source, told: Told) -
 
     def alive() -> str:
         status = module.status(instance.handle)
-        said[:] = [status.detail] if status.detail else []
         if status.state == "running":
+            said[:] = [status.detail] if status.detail else []
             return ""
         how = f"exit code {status.exit_code}" if status.exit_code is not None else status.state
-        return f"{instance.name} ended before it served: {how}{f', out of memory: {status.detail}' if status.oom else ''}"
+        return f"{instance.name} ended before it served: {how}{f': {status.detail}' if status.oom or status.exit_code == KILLED else ''}"
 
     client = wire.Client(instance.url, name=instance.name)
     told.step(f"waiting for {instance.url}{source.recipe.ready.path}")
@@ -136,7 +139,7 @@ def _await(instance: Instance, module: ModuleType, source: Source, told: Told) -
     except StartError as error:  # its log goes with the instance
         lines = [wire.printable(line).rstrip() for line in module.logs(instance.handle)][-8:]
         last = "; it printed nothing" if not lines else "; it printed last:\n  " + "\n  ".join(lines)
-        unhealthy = f"; {said[0]}" if said and said[0] not in error.message else ""
+        unhealthy = f"; {said[0]}" if said else ""
         raise StartError(f"{error.message}{unhealthy}{last}", hint=error.hint) from error
     finally:
         client.close()

@@ -45,7 +45,7 @@ def explained(instance: Instance, error: Unavailable) -> Unavailable:
     if status.state == "running":
         return error
     code = f" with exit code {status.exit_code}" if status.exit_code is not None else ""
-    limit = f": {status.detail}" if status.oom else ""
+    limit = f": {status.detail}" if status.oom or code.endswith(" 137") else ""
     hint = f"`gymctl logs {instance.name}` shows why; `gymctl run {instance.recipe} --replace` starts it again"
     return Unavailable(f"{instance.name} is no longer running ({status.state}{code}{limit})", hint=hint)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
 import click
 
 from gymctl.cli import ui
-from gymctl.errors import IntegrityError
+from gymctl.errors import IntegrityError, Unavailable
 
 EPILOG = ui.examples("gymctl cache ls", "gymctl cache verify", "gymctl cache gc", "gymctl cache gc --all")
 
@@ -52,7 +57,7 @@ def verify(as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Also objects that could be used again.")
 @ui.json_option
 def gc(everything: bool, as_json: bool) -> None:
-    """Remove temp files, dead claims, orphaned processes and containers of ours, and objects nothing names."""
+    """Remove temp files, dead claims, orphaned processes, containers and networks of ours, and objects nothing names."""
     from gymctl import cache, instances, runners
 
     with ui.telling() as told:
@@ -64,9 +69,17 @@ def gc(everything: bool, as_json: bool) -> None:
         for name in instances.dead_claims():
             instances.stop(name, told.step)
             ended.append(name)
-        removed = cache.gc(everything=everything)
+        removed = [*cache.gc(everything=everything), *_tidied(runners)]
     freed = sum(row["bytes"] for row in removed)
     if as_json:
         ui.print_json({"ended": ended, "removed": removed, "bytes": freed})
     else:
         click.echo(f"ended {len(ended)} leftovers, removed {len(removed)} files, freed {ui.size(freed)}")
+
+
+def _tidied(runners: ModuleType) -> Iterator[dict[str, Any]]:
+    """What runners keep for all instances and nothing uses now, removed: {path, bytes} each."""
+    for name in runners.BUILT_IN:
+        module = runners.load(name)
+        with contextlib.suppress(Unavailable):  # an engine that is not there; the orphans' search has said so
+            yield from ({"path": gone, "bytes": 0} for gone in (module.tidy() if hasattr(module, "tidy") else ()))
