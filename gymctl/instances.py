@@ -261,7 +261,8 @@ def labeled(told: Callable[[str], None] = lambda text: None) -> dict[str, tuple[
         except Unavailable as error:
             told(f"{runner_name}: not asked: {error.message}")
             continue
-        found |= {its_label.partition("/")[2]: (runner_name, handle) for its_label, handle in handles.items()}
+        ours = {its_label.partition("/")[2]: (runner_name, handle) for its_label, handle in handles.items()}
+        found = ours | found  # a container's browser driver is a local process of its label: the container stands for both
     return found
 
 

@@ -147,3 +147,20 @@ def test_a_real_engine(user: User, docker_host: str) -> None:
     done = user("run", RECIPE, "--runner", "docker", code=5)
     assert "may not" in done.err
     assert docker_host.removeprefix("unix://") in done.err
+
+
+def test_a_website_is_acted_on_in_a_sandboxed_browser(user: User) -> None:
+    from gymctl.browser import client
+
+    missing = client.lacking()
+    if missing:
+        lacking("browser", missing.message)
+    user("run", str(ROOT / "tests/fakes/site"), "--runner", "local", "--port", "0")
+    done = user("step", "site", "goto", "/second", "--json", code=None)
+    assert done.code == 0, done.err
+    assert done.json["observation"]["title"] == "Second"
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in user.leftovers()]
+    assert [command for command in commands if b"--remote-debugging-pipe" in command]
+    assert not [command for command in commands if b"--no-sandbox" in command]
+    user("stop", "site")
+    assert user.leftovers() == []
