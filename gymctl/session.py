@@ -7,13 +7,15 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gymctl import instances, marked, proc, recipe, wire
+from gymctl import instances, proc, wire
 from gymctl.episode import Action, Json, Observation, Verdict, no_verdict, score
 from gymctl.errors import EnvError, GymctlError, NotFound, NoVerdict, RecipeError, StartError, Unavailable, UsageError
 from gymctl.instances import Instance
-from gymctl.recipe import Task
+
+if TYPE_CHECKING:
+    from gymctl.recipe import Task
 
 JUDGE_TIMEOUT = 120.0
 VERIFY_TIMEOUT = 60.0
@@ -52,6 +54,8 @@ def explained(instance: Instance, error: Unavailable) -> Unavailable:
 
 def task_of(instance: Instance, name: str | None) -> Task | None:
     """The task by id or path; without a name the one the instance was reset to."""
+    from gymctl import recipe  # YAML costs 20 ms, and a step needs none
+
     chosen = name or instance.task
     return recipe.load_task(Path(instance.source), chosen) if chosen else None
 
@@ -95,6 +99,8 @@ def tools(instance: Instance, client: wire.Client, session: str | None = None) -
 
 def load_checks(path: Path) -> tuple[list[Json], list[str]]:
     """(checks, claims) of a checks file: a YAML or JSON list of checks, or a mapping with `checks` and `claims` (a task file too)."""
+    from gymctl import marked
+
     if not path.is_file():
         raise NotFound(f"no checks file {path}")
     try:
