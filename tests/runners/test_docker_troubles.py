@@ -196,8 +196,30 @@ def test_names_and_proxies_play_no_part(on: Cli, docker_env: dict[str, str]) -> 
         "def numbers(host, *args, **kwargs):\n    ipaddress.ip_address(host)\n    return real(host, *args, **kwargs)\n"
         "socket.getaddrinfo = numbers\nfrom gymctl.cli import main\nmain()"
     )
-    for runner in ("docker", "local"):
-        words = ["run", RECIPE, "--runner", runner, "--port", "0", "--task", "move-standup", "--agent", "oracle", "--rm", "--json"]
-        done = subprocess.run([sys.executable, "-c", code, *words], env=on.env, capture_output=True, text=True, check=False, cwd=on.folder)
+    (on.folder / "x.tar").write_bytes(tar(docker_files(tar({"x": b"x"}), tags=["gymctl-test-names:1"])))
+    episodes = [["run", RECIPE, "--runner", runner, "--port", "0", "--task", "move-standup", "--agent", "oracle", "--rm"] for runner in ("docker", "local")]
+    for words in (["load", "x.tar"], *episodes):
+        done = subprocess.run([sys.executable, "-c", code, *words, "--json"], env=on.env, capture_output=True, text=True, check=False, cwd=on.folder)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["url"].startswith("http://127.0.0.1:")
+        assert words[0] == "load" or json.loads(done.stdout)["url"].startswith("http://127.0.0.1:")
+    docker_call(on.env["DOCKER_HOST"], "rmi", "gymctl-test-names:1")
+
+
+def test_several_images_and_none_with_a_name(on: Cli, python_image: str) -> None:
+    """Every reference and digest is said; of several none is chosen for the user; one without a name can be given one."""
+    host = on.env["DOCKER_HOST"]
+    small = [docker_call(host, "import", "-", input=tar({"x": str(n).encode()})) for n in range(2)]
+    for n, digest in enumerate(small):
+        docker_call(host, "tag", digest, f"gymctl-test-two:{n}")
+    docker_call(host, "save", "-o", str(on.folder / "two.tar"), "gymctl-test-two:0", "gymctl-test-two:1")
+    docker_call(host, "save", "-o", str(on.folder / "id.tar"), small[0])
+    rows = on("load", "two.tar", "--json").json["loaded"]
+    assert {(row["ref"], row["digest"]) for row in rows} == {(f"gymctl-test-two:{n}", digest) for n, digest in enumerate(small)}
+    error = failed(on, RECIPE, "--image", "two.tar", code=2)
+    assert "holds 2 images" in error["message"]
+    assert "--image gymctl-test-two:0 or gymctl-test-two:1" in error["hint"]
+    unnamed = on("load", "id.tar")
+    assert small[0] in unnamed.out
+    assert "--tag NAME:TAG" in unnamed.err
+    assert on("load", "id.tar", "--tag", "gymctl-test-two:named", "--json").json["loaded"][0]["digest"] == small[0]
+    docker_call(host, "rmi", "-f", *small)
