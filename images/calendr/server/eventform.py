@@ -208,7 +208,7 @@ def _rule(filled: Filled, rule: str | None, start: str, viewer: Who) -> str | No
     named = {
         "daily": {"FREQ": "DAILY"},
         "weekdays": {"FREQ": "WEEKLY", "BYDAY": ",".join(DAYS[:5])},
-        "weekly": {"FREQ": "WEEKLY", "BYDAY": ",".join(d for d in DAYS if d in {*filled.on, DAYS[moment.weekday()]} or d in filled.on)},
+        "weekly": {"FREQ": "WEEKLY", "BYDAY": ",".join(_week_days(filled, rule, moment))},
         "monthly": {"FREQ": "MONTHLY", "BYMONTHDAY": str(moment.day)},
         "yearly": {"FREQ": "YEARLY"},
         "monthly-weekday": {"FREQ": "MONTHLY", "BYDAY": f"{_nth(moment.date())}{DAYS[moment.weekday()]}"},
@@ -226,6 +226,13 @@ def _rule(filled: Filled, rule: str | None, start: str, viewer: Who) -> str | No
     if repeat == "weekdays" and moment.weekday() > 4:
         filled.errors["repeat"] = "The event is on a weekend: it cannot repeat on weekdays."
     return recurrence.joined(named)
+
+
+def _week_days(filled: Filled, rule: str | None, start: datetime) -> list[str]:
+    """The days of a weekly event: what is checked; where that is only the one day that there was, the day it is moved to."""
+    before = recurrence.parts(rule).get("BYDAY", "").split(",") if rule else []
+    own = DAYS[start.weekday()]
+    return [own] if not filled.on or (filled.on == before and len(before) == 1) else [d for d in DAYS if d in filled.on]
 
 
 def _nth(day: date) -> int:

@@ -147,7 +147,7 @@ class Forms(HTMLParser):
             return
         if tag == "input" and found.get("name"):
             if found.get("type") not in ("checkbox", "radio") or "checked" in found:
-                self._form.add(found["name"], found.get("value", "on"))
+                self._form.add(found["name"], found.get("value", "on" if found.get("type") == "checkbox" else ""))
         elif tag == "select":
             self._select = found.get("name", "")
         elif tag == "option" and self._select and ("selected" in found or self._select not in self._form.fields):

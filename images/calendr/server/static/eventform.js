@@ -24,6 +24,17 @@ export function wireForm(form) {
     field("end-date").value = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
     if (!field("all-day").checked) field("end-time").value = `${two(date.getHours())}:${two(date.getMinutes())}`;
   };
+  // A weekly event on one day goes along when it is moved to another.
+  const dayOf = () => ["SU", "MO", "TU", "WE", "TH", "FR", "SA"][moment("start").getDay()];
+  let day = dayOf();
+  field("start-date").addEventListener("change", () => {
+    const checked = [...form.querySelectorAll('[name="repeat_on"]:checked')];
+    if (checked.length === 1 && checked[0].value === day && dayOf()) {
+      checked[0].checked = false;
+      field(`repeat-on-${dayOf()}`).checked = true;
+    }
+    day = dayOf();
+  });
   let lasts = moment("end") - moment("start");
   ["start-date", "start-time"].forEach((id) => field(id).addEventListener("change", () => {
     const start = moment("start");
