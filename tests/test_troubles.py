@@ -179,7 +179,7 @@ def test_an_install_uses_the_proxy(cli: Cli, proxy: tuple[str, list[str]]) -> No
     (folder / "image.yaml").write_text("name: stub\nformats:\n  dir: {run: [python, stub.py], requirements: requirements.txt}\n")
     address, asked = proxy
     env = dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"), address)
-    env |= {"PIP_INDEX_URL": "http://index.example/simple", "PIP_RETRIES": "0", "NO_PROXY": "", "no_proxy": "", "PIP_CONFIG_FILE": "/dev/null"}
+    env |= {"PIP_INDEX_URL": "https://index.example/simple", "PIP_RETRIES": "0", "NO_PROXY": "", "no_proxy": "", "PIP_CONFIG_FILE": "/dev/null"}
     error = cli("run", str(folder), "--runner", "local", "--json", code=5, env=env).json["error"]
     assert "cannot install" in error["message"]
     assert "-m pip install -r" in error["hint"]
