@@ -145,7 +145,8 @@ def read(path: Path, kind: str, progress: Progress) -> Contents:
                     at = member.offset
                     if at < found.end or number > MAX_MEMBERS:
                         raise tarfile.ReadError("its members overlap" if at < found.end else f"it has more than {MAX_MEMBERS} members")
-                    _take(tar, member, found)
+                    content = None if not member.isreg() else _Part(raw, member) if stream is raw else tar.extractfile(member)
+                    _take(member, content, found)
                     at = found.end = member.offset_data + (-(-member.size // 512) * 512 if member.isreg() else 0)
                     progress("checking", raw.tell(), size)
         except _DAMAGE as error:
@@ -162,7 +163,7 @@ def _damaged(path: Path, plain: bool, at: int, raw: IO[bytes], size: int, error:
     return IntegrityError(f"{path} is {'cut off' if cut else 'damaged'} {where} (it has {size} bytes): {words}", hint=AGAIN)
 
 
-def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, found: Contents) -> None:
+def _take(member: tarfile.TarInfo, content: Any, found: Contents) -> None:
     """Note a member; one that no image archive has is a problem for who wants an image, not for who looks what this is."""
     name = posixpath.normpath(member.name)
     target = posixpath.normpath(posixpath.join(posixpath.dirname(name) if member.issym() else "", member.linkname))
@@ -174,7 +175,7 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, found: Contents) -> Non
     elif link:
         found.links[name] = target
     elif member.isreg() and not member.issparse():
-        found.files[name] = made = _hashed(cast(IO[bytes], tar.extractfile(member)), member.size, found.kept < MAX_DOCUMENTS)
+        found.files[name] = made = _hashed(content, member.size, found.kept < MAX_DOCUMENTS)
         found.kept += len(made.document or b"")
         expected = BLOB.fullmatch(name)
         if expected and expected[1] != made.sha256:
@@ -185,6 +186,24 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, found: Contents) -> Non
 
 def _outside(path: str) -> bool:
     return path.startswith(("/", "../")) or path == ".."
+
+
+class _Part(io.RawIOBase):
+    """A member's bytes straight from the file; tarfile's own reader copies them twice."""
+
+    def __init__(self, file: BinaryIO, member: tarfile.TarInfo) -> None:
+        self.file, self.left = file, member.size
+        file.seek(member.offset_data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self.file.readinto(memoryview(buffer)[: self.left]) if self.left else 0  # type: ignore[attr-defined]  # every binary file here has it
+        if self.left and not count:
+            raise tarfile.ReadError("unexpected end of data")
+        self.left -= count
+        return int(count)
 
 
 class _Hashing(io.RawIOBase):
@@ -222,8 +241,10 @@ def _hashed(content: IO[bytes], size: int, keep: bool) -> Member:
 
 
 def _digest(content: IO[bytes], total: Any) -> str:
-    while chunk := content.read(4 * CHUNK):  # hashed without the interpreter's lock: others work meanwhile
-        total.update(chunk)
+    buffer = bytearray(CHUNK // 4)  # one for all: new ones cost as much as the hash
+    view = memoryview(buffer)
+    while count := content.readinto(buffer):  # type: ignore[attr-defined]  # every binary file here has it
+        total.update(view[:count])
     return str(total.hexdigest())
 
 

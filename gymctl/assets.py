@@ -161,7 +161,7 @@ def load(file: Path, sha256: str | None, tag: str | None, module: ModuleType, pr
     if sha256:
         _check_sha256(file, sha256, progress)
     if kind not in ("qcow2", "sif"):
-        return _load_archive(file, kind, _tagged(tag), module, progress, warn)
+        return _load_archive(file, kind, _tagged(tag), engine(module), progress, warn)
     if tag:
         raise UsageError(f"--tag is for container images, and {file} is a {kind}")
     (archives.check_qcow2 if kind == "qcow2" else archives.check_sif)(file)
@@ -198,18 +198,14 @@ def _tagged(tag: str | None) -> str | None:
     return tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest"
 
 
-def _load_archive(file: Path, kind: str, tag: str | None, module: ModuleType, progress: Progress, warn: Callable[[str], None]) -> Loaded:
+def _load_archive(file: Path, kind: str, tag: str | None, images: Images, progress: Progress, warn: Callable[[str], None]) -> Loaded:
     import json
-    from concurrent.futures import ThreadPoolExecutor
     from dataclasses import replace
 
     from gymctl import archives, manifests
 
-    images = engine(module)
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(module.find)  # whether the engine is there shows while the file is hashed
-        found, converted = manifests.images(contents := archives.read(file, kind, progress))
-        answer.result()
+    contents = archives.read(file, kind, progress)
+    found, converted = manifests.images(contents)
     if tag and len(found) > 1:
         raise UsageError(f"{file} holds {len(found)} images, and --tag can name only one", hint=", ".join(ref for i in found for ref in i.refs))
     if tag:

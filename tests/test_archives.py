@@ -118,6 +118,7 @@ class TestWhole:
         layer = files.pop("one/layer.tar")
         files |= {"two/layer.tar": layer, "one/layer.tar": link("one/layer.tar", "../two/layer.tar")}
         assert looked(file(files))[0]
+        assert looked(file(gzip.compress(tar(files))))[0]
 
     def test_oci_archive_becomes_one_that_every_engine_reads(self, file: Any) -> None:
         path = file(oci_files())
