@@ -48,11 +48,13 @@ class Episode:
 
 @dataclass(frozen=True)
 class Order:
-    """What an episode is asked to be: which task, which agent, for how long, and what judges and remains."""
+    """What an episode is asked to be: which task (and its file, if it is not the recipe's), which agent (a command, or a built-in's name), for how long,
+    and what judges and remains."""
 
     task: Task
-    agent: str
+    agent: list[str]
     timeout: float
+    task_file: str | None = None
     judge: list[str] | None = None
     keep: bool = False
 
@@ -60,9 +62,9 @@ class Order:
 def run(request: launch.Request, order: Order, told: Told, shown: Callable[[Action, Observation | GymctlError], None]) -> Episode:
     """Start, reset, let the agent act, verify, stop (unless it is kept), write result.json; the verdict counts whatever the agent did."""
     with launch.started(request, told, keep=order.keep) as instance, session.opened(instance.name) as (_, client):
-        reset = session.reset(instance, client, task=order.task, seed=request.seed)
+        reset = session.reset(instance, client, task=order.task, task_file=order.task_file, seed=request.seed)
         mark = _last_call(instance, client)
-        told.step(f"agent {order.agent} acts in {instance.session}")
+        told.step(f"agent {shlex.join(order.agent)} acts in {instance.session}")
         steps, agent, answer = _act(instance, client, order, shown)
         told.step("verifying")
         verdict = _verify(instance, client, order, answer, mark)
@@ -87,11 +89,15 @@ def _verify(instance: Instance, client: wire.Client, order: Order, answer: str |
 
 
 def _last_call(instance: Instance, client: wire.Client) -> int | None:
-    """The number of the session's last logged call; None where an environment keeps no log."""
+    """The number of the session's last logged call; None where an environment keeps no log: it has no such path. Any other failure is one."""
     try:
         return max((_number(row) for row in instances.kind(instance.kind).log(client, instance.session)), default=0)
-    except GymctlError:
+    except NotFound:
         return None
+    except EnvError as error:
+        if error.status in (404, 405, 501):
+            return None
+        raise
 
 
 def _number(row: Any) -> int:
@@ -128,16 +134,16 @@ def _act(instance: Instance, client: wire.Client, order: Order, shown: Callable[
         shown(action, done)
         return done
 
-    if order.agent in BUILT_IN:
+    if len(order.agent) == 1 and order.agent[0] in BUILT_IN:
         actions = _built_in(order, session.tools(instance, client), instance.seed)
         return len([do(action) for action in actions]), {"exit": 0, "timed_out": False}, None
     return _external(instance, client, order, do)
 
 
 def _built_in(order: Order, tools: list[Json], seed: int | None) -> Iterator[Action]:
-    if order.agent == "oracle":
+    if order.agent == ["oracle"]:
         yield from (Action(call.tool, call.args) for call in order.task.solution)
-    elif order.agent == "random" and tools:
+    elif order.agent == ["random"] and tools:
         choices = session.seeded(seed)
         for _ in range(RANDOM_STEPS):
             tool = choices.choice(tools)
@@ -166,16 +172,13 @@ def _external(
     instance: Instance, client: wire.Client, order: Order, do: Callable[[Action], Observation | GymctlError]
 ) -> tuple[int, Json, str | None]:
     """Speak JSON lines with a command until it is done, ends or runs out of time."""
-    argv = shlex.split(order.agent)
-    if not argv:
-        raise UsageError("--agent is empty", hint=f"a command, or {', '.join(BUILT_IN)}")
     deadline = time.monotonic() + order.timeout
     log = instance.directory / "agent.log"
     task = {
         "type": "task", "prompt": order.task.prompt, "tools": session.tools(instance, client), "session": instance.session,
         "deadline": round(time.time() + order.timeout, 3),
     }  # fmt: skip
-    with proc.piped(argv, env={**os.environ, **launch.environment(instance)}, log=log, deadline=deadline) as child:
+    with proc.piped(order.agent, env={**os.environ, **launch.environment(instance)}, log=log, deadline=deadline) as child:
         child.say(line_of(task))
         steps, answer, timed_out = _converse(child, do)
         code = child.finish(0 if timed_out else 2.0)

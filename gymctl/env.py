@@ -25,6 +25,7 @@ class Env:
             self.instance = stack.enter_context(launch.started(self._request, Told(), keep=False))
             _, self._client = stack.enter_context(session.opened(self.instance.name))
             self.task = session.task_of(self.instance, self._task_name)
+            self._task_file = session.task_file(self._task_name)
             self._stack = stack.pop_all()
         return self
 
@@ -36,9 +37,11 @@ class Env:
         """Where it serves."""
         return self.instance.url
 
-    def reset(self, *, universe: str | None = None, seed: int | None = None) -> Json:
-        """Put the session into the task's first state (or a universe's): {session, state, form, checkpoint, contents}."""
-        return session.reset(self.instance, self._client, state=universe, task=None if universe else self.task, seed=seed)
+    def reset(self, *, universe: str | None = None, pack: str | None = None, seed: int | None = None) -> Json:
+        """Put the session into the task's first state (or a universe's, or a data pack's): {session, state, form, checkpoint, contents}."""
+        state = universe or pack
+        task = None if state else self.task
+        return session.reset(self.instance, self._client, state=state, task=task, task_file=self._task_file, seed=seed)
 
     def tools(self) -> list[Json]:
         """What can be done: [{name, description, inputSchema}]."""
@@ -50,7 +53,7 @@ class Env:
         return session.step(self.instance, self._client, chosen)
 
     def verify(self, *, answer: str | None = None, judge: list[str] | None = None, checks: list[Json] | None = None) -> Verdict:
-        """Was it done? By the task's checks and claims, or by `checks`; never raises for a crashed verifier: that is no verdict."""
+        """Was it done? By the task's checks and claims, or by `checks` (UsageError without any). A crashed verifier raises nothing: that is no verdict."""
         asked = checks if checks is not None else self.task.checks if self.task else []
         claims = self.task.claims if self.task and checks is None else []
         return session.verify(self.instance, self._client, asked, claims, answer=answer, judge=judge, prompt=self.task.prompt if self.task else "")

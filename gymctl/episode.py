@@ -1,4 +1,4 @@
-"""What passes between an agent, an environment and whoever judges: Action, Observation, Check, Verdict."""
+"""What passes between an agent, an environment and whoever judges: Action, Observation, Verdict."""
 
 from __future__ import annotations
 

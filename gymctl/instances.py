@@ -1,7 +1,7 @@
 """What runs, remembered between commands: one directory an instance, in which only `instance.json` is read back.
 
     instance.json  what it is (version 1; written to a temp file and renamed)    episode.jsonl  what was done
-    recipe.yaml    as it was at the start      log  what a local process printed      data/  a local server's files     lock
+    recipe.yaml    as it was at the start      log  what a local process printed      data/  a local server's files     lock, record.lock
 
 Whether it lives is asked of the host and never stored. Claiming a name is mkdir; working on an instance holds a shared
 flock on `lock`, ending it an exclusive one.
@@ -47,6 +47,7 @@ class Instance:
     token: str = ""
     url: str = ""
     task: str | None = None
+    task_file: str | None = None
     seed: int | None = None
     universe: str | None = None
     handle: dict[str, Any] | None = None

@@ -22,9 +22,6 @@ from gymctl.marked import near
 from gymctl.recipe import Source
 from gymctl.runner import Handle, Option, Plan, Told
 
-KILLED = 128 + 9
-"""What a container ends with that somebody killed, the kernel for want of memory above all: its runner says more."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -130,7 +127,7 @@ def _await(instance: Instance, module: ModuleType, source: Source, told: Told) -
             said[:] = [status.detail] if status.detail else []
             return ""
         how = f"exit code {status.exit_code}" if status.exit_code is not None else status.state
-        return f"{instance.name} ended before it served: {how}{f': {status.detail}' if status.oom or status.exit_code == KILLED else ''}"
+        return f"{instance.name} ended before it served: {how}{f': {status.killed}' if status.killed else ''}"
 
     client = wire.Client(instance.url, name=instance.name)
     told.step(f"waiting for {instance.url}{source.recipe.ready.path}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shlex
 import signal
 import subprocess
 import time
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gymctl.errors import StartError, Unavailable
+from gymctl.errors import StartError, Unavailable, UsageError
 
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 LABEL_VARIABLE = "GYMCTL_LABEL"
@@ -40,6 +41,17 @@ class Process:
 def environment(extra: Mapping[str, str] = {}, *, keep: Sequence[str] = KEPT) -> dict[str, str]:
     """A child's environment: the few variables any program needs, and `extra`."""
     return {**{k: os.environ[k] for k in keep if k in os.environ}, **extra}
+
+
+def words(command: str, option: str) -> list[str]:
+    """A command split as a shell splits words; UsageError for none, or for a quote without its end."""
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{option} {command!r}: {error}") from error
+    if not argv:
+        raise UsageError(f"{option} is empty")
+    return argv
 
 
 def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None, cwd: Path | None = None, input: str | None = None) -> Result:
@@ -201,8 +213,7 @@ def wait_gone(process: Process, timeout: float) -> bool:
     deadline = time.monotonic() + timeout
     pause = 0.002
     while alive(process):
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(process.pid, os.WNOHANG)
+        reap(process)
         if time.monotonic() > deadline:
             return False
         time.sleep(pause)  # no event reaches one who is not the parent

@@ -16,6 +16,8 @@ from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from gymctl.proc import Result
 
+KILLED = 128 + 9
+"""The exit code of what somebody killed inside a container or a guest, the kernel for want of memory above all."""
 Handle = dict[str, Any]
 Progress = Callable[[str, int, int], None]
 """progress(what, done, total): bytes or steps; total 0 when unknown."""
@@ -97,6 +99,11 @@ class Status:
     oom: bool = False
     restarts: int = 0
     detail: str = ""
+
+    @property
+    def killed(self) -> str:
+        """What ended it from outside, as far as the runner can tell: the limit that it hit, above all; "" for one that ended by itself."""
+        return self.detail if self.oom or self.exit_code == KILLED else ""
 
 
 @dataclass(frozen=True, slots=True)

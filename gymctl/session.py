@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,23 +48,34 @@ def explained(instance: Instance, error: Unavailable) -> Unavailable:
     if status.state == "running":
         return error
     code = f" with exit code {status.exit_code}" if status.exit_code is not None else ""
-    limit = f": {status.detail}" if status.oom or code.endswith(" 137") else ""
+    limit = f": {status.killed}" if status.killed else ""
     hint = f"`gymctl logs {instance.name}` shows why; `gymctl run {instance.recipe} --replace` starts it again"
     return Unavailable(f"{instance.name} is no longer running ({status.state}{code}{limit})", hint=hint)
+
+
+def task_file(name: str | None) -> str | None:
+    """Where a task that was named by its file is; None for one that was named by its id, or not at all."""
+    from gymctl import recipe
+
+    return os.path.abspath(name) if name and recipe.is_path(name) else None
 
 
 def task_of(instance: Instance, name: str | None) -> Task | None:
     """The task by id or path; without a name the one the instance was reset to."""
     from gymctl import recipe  # YAML costs 20 ms, and a step needs none
 
-    chosen = name or instance.task
+    chosen = name or instance.task_file or instance.task
     return recipe.load_task(Path(instance.source), chosen) if chosen else None
 
 
 def reset(
-    instance: Instance, client: wire.Client, *, session: str | None = None, state: str | None = None, task: Task | None = None, seed: int | None = None
-) -> Json:
-    """Put a session into the first state of a universe (or pack) or task: {session, state, form, checkpoint, servers}."""
+    instance: Instance, client: wire.Client, *,
+    session: str | None = None, state: str | None = None, task: Task | None = None, task_file: str | None = None, seed: int | None = None,
+) -> Json:  # fmt: skip
+    """Put a session into the first state of a universe (or pack) or task (`task_file`: where it is, if not the recipe's).
+
+    {session, state, form, checkpoint, contents}; contents is what the environment says it has loaded.
+    """
     chosen = session or instance.session
     wanted = state or (task and (task.reset.universe or task.reset.pack)) or None
     seed = seed if seed is not None else task.reset.seed if task else None
@@ -73,7 +85,8 @@ def reset(
     document = {"session": chosen, "state": reached, "form": "fresh", "checkpoint": None, "contents": answer.get("servers") or answer.get("loadSummary") or {}}
     if chosen == instance.session:
         with instance.changing():
-            instance.task, instance.universe, instance.seed = (task.id if task else None), reached, seed
+            instance.task, instance.task_file = (task.id, task_file) if task else (None, None)
+            instance.universe, instance.seed = reached, seed
     instances.append(instance.name, {"type": "reset", **document, "task": task.id if task else None, "seed": seed, "generation": answer.get("generation")})
     return document
 
@@ -122,7 +135,9 @@ def verify(
     instance: Instance, client: wire.Client, checks: list[Json], claims: list[str], *,
     session: str | None = None, answer: str | None = None, judge: list[str] | None = None, prompt: str = "", timeout: float = VERIFY_TIMEOUT,
 ) -> Verdict:  # fmt: skip
-    """Was it done? passed, failed, or none with the reason. EnvError when the checks themselves are faulty."""
+    """Was it done? passed, failed, or none with the reason. EnvError when the checks themselves are faulty, UsageError when there are none and no claims."""
+    if not checks and not claims:
+        raise UsageError("nothing says what to verify", hint="name a task, or give checks")
     chosen = session or instance.session
     verdict = _state_verdict(instance, client, chosen, checks, timeout) if checks else Verdict("passed", 1.0)
     if claims and verdict.verdict == "passed":
@@ -195,8 +210,6 @@ def _judged(verdict: Verdict, claims: list[str], answer: str | None, judge: list
 
 def _ask_judge(argv: list[str], question: Json, timeout: float) -> list[float]:
     """The judge's grade of each claim, 0 to 1, in order; ValueError for garbage, NoVerdict for a crash or a time-out."""
-    import os
-
     done = proc.run(argv, timeout=timeout, env=os.environ, input=json.dumps(question))
     if done.timed_out:
         raise NoVerdict(f"the judge did not answer within {timeout:g} s")

@@ -8,7 +8,7 @@ import pytest
 
 import gymctl
 from gymctl import instances
-from gymctl.errors import NotFound
+from gymctl.errors import NotFound, UsageError
 from tests.conftest import RECIPE
 
 
@@ -37,6 +37,8 @@ def test_an_error_inside_the_block_still_ends_it() -> None:
     def fail() -> None:
         with gymctl.open(RECIPE, runner="local") as env:
             assert env.reset(universe="sales-team")["state"] == "sales-team"
+            with pytest.raises(UsageError):  # there is nothing to verify: that is not `passed`
+                env.verify()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

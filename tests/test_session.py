@@ -191,6 +191,16 @@ def test_any_answer_of_a_verifier_is_a_verdict_or_refused(answer: object) -> Non
     assert verdict.score is None or 0 <= verdict.score <= 1
 
 
+def test_a_task_file_is_what_verify_goes_by(cli: Cli) -> None:
+    """Also one whose id is that of a task of the recipe."""
+    start(cli)
+    (cli.folder / "checked.yaml").write_text("id: checked\nprompt: Say it.\nclaims: [It was said.]\n")
+    cli("reset", "stub", "--task", "checked.yaml")
+    assert cli("verify", "stub", "--json", code=11).json["checks"][0]["claim"] == "It was said."
+    cli("reset", "stub", "--task", "checked")
+    cli("verify", "stub")
+
+
 @pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), -0.1, 1.1, [], {}])
 def test_score_refuses(value: object) -> None:
     with pytest.raises(ValueError, match="score must"):

@@ -33,7 +33,8 @@ def command(name: str, session: str | None, universe: str | None, pack: str | No
     with ui.telling() as told, sessions.opened(name) as (instance, client):
         told.step(f"resetting {name}")
         chosen = sessions.task_of(instance, task) if task else None
-        document = sessions.reset(instance, client, session=session, state=universe or pack, task=chosen, seed=seed)
+        file = sessions.task_file(task)
+        document = sessions.reset(instance, client, session=session, state=universe or pack, task=chosen, task_file=file, seed=seed)
     if as_json:
         ui.print_json(document)
         return

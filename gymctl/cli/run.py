@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import click
@@ -37,12 +36,13 @@ EPILOG = ui.examples(
 @ui.json_option
 def command(**given: Any) -> int:
     """Start an environment and wait until it serves; with --agent run a whole episode and exit with its verdict."""
-    if given["agent"] and not given["task"]:
+    episode = given["agent"] is not None
+    if episode and not given["task"]:
         raise UsageError("--agent needs --task", hint=f"`gymctl recipes {given['recipe']}` lists the tasks")
     for option in ("remove", "timeout", "judge"):
-        if given[option] and not given["agent"]:
+        if given[option] and not episode:
             raise UsageError(f"--{'rm' if option == 'remove' else option} needs --agent")
-    return _episode(given) if given["agent"] else _start(given)
+    return _episode(given) if episode else _start(given)
 
 
 def _request(given: dict[str, Any], name: str | None) -> Any:
@@ -62,7 +62,7 @@ def _start(given: dict[str, Any]) -> int:
         instance = launch.run(_request(given, given["name"]), told)
         if task or getattr(instances.kind(instance.kind), "NEEDS_RESET", False):
             with session.opened(instance.name) as (_, client):
-                session.reset(instance, client, task=task, seed=given["seed"])
+                session.reset(instance, client, task=task, task_file=session.task_file(given["task"]), seed=given["seed"])
     if given["as_json"]:
         ui.print_json(launch.document(instance))
         return 0
@@ -77,13 +77,14 @@ def _start(given: dict[str, Any]) -> int:
 def _episode(given: dict[str, Any]) -> int:
     import secrets
 
-    from gymctl import agents, recipe
+    from gymctl import agents, proc, recipe, session
 
     source = recipe.load(given["recipe"])
     task = recipe.load_task(source.directory, given["task"])
     name = given["name"] or (f"{source.recipe.name}-{secrets.token_hex(3)}" if given["remove"] else None)
-    judge = shlex.split(given["judge"]) if given["judge"] else None
-    order = agents.Order(task, given["agent"], given["timeout"] or task.timeout, judge, keep=not given["remove"])
+    agent = proc.words(given["agent"], "--agent")
+    judge = None if given["judge"] is None else proc.words(given["judge"], "--judge")
+    order = agents.Order(task, agent, given["timeout"] or task.timeout, session.task_file(given["task"]), judge, keep=not given["remove"])
     if not given["as_json"]:
         click.echo(f"task {task.id}: {task.prompt.strip()}")
     with ui.telling() as told:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +32,18 @@ def command(
     name: str, session: str | None, task: str | None, checks: str | None, answer: str | None, judge: str | None, timeout: float, as_json: bool
 ) -> int:
     """Say whether the task was done: exit 0 passed, 1 failed, 11 no verdict, 9 the checks themselves are faulty."""
+    from gymctl import proc
     from gymctl import session as sessions
 
     if task and checks:
         raise UsageError("give --task or --checks, not both")
+    judged_by = None if judge is None else proc.words(judge, "--judge")
     with ui.telling() as told, sessions.opened(name) as (instance, client):
         asked, claims, prompt = _asked(sessions, instance, task, checks)
         told.step(f"verifying {name}")
         verdict = sessions.verify(
             instance, client, asked, claims,
-            session=session, answer=_answer(answer), judge=shlex.split(judge) if judge else None, prompt=prompt, timeout=timeout,
+            session=session, answer=_answer(answer), judge=judged_by, prompt=prompt, timeout=timeout,
         )  # fmt: skip
     if as_json:
         ui.print_json(verdict.json())

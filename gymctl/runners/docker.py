@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gymctl import paths, proc
 from gymctl.errors import Conflict, StartError, UsageError
 from gymctl.proc import Result
-from gymctl.runner import Handle, Need, Option, Plan, Spec, Status
+from gymctl.runner import KILLED, Handle, Need, Option, Plan, Spec, Status
 from gymctl.runners import docker_engine as engine
 from gymctl.runners import docker_exec, docker_network
 from gymctl.runners.docker_images import build, has, labels, load, output, pull, save
@@ -48,7 +48,6 @@ SPEC = Spec(
 )
 PORT_TAKEN = ("port is already allocated", "address already in use")
 LAST_LINES = 5
-KILLED = 128 + 9
 
 
 def start(plan: Plan, /) -> Handle:
