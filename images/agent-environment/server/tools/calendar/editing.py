@@ -161,6 +161,10 @@ def put_tags(ctx: Context, event_id: str, names: Iterable[str]) -> None:
             present.add(name.lower())
 
 
+LOUD = ("title", "start", "end", "location", "status", "timezone", "recurrence")
+"""The columns whose change the guests are told of."""
+
+
 def _row_for(ctx: Context, target: Target, scope: Scope) -> Row:
     """The row that a change of this scope is made in."""
     if scope == "this":
@@ -208,8 +212,7 @@ def update_event(
         row = _set_times(ctx, row, target, reach, *times, timezone or row["timezone"])
     if recurrence is not None:
         row = _set_rule(ctx, row, recurrence)
-    loud = any(row[name] != before[name] for name in ("title", "start", "end", "location", "status", "timezone", "recurrence"))
-    mailed = mail_guests(ctx, "Updated", row, others(ctx, row["id"])) if notify and loud else []
+    mailed = mail_guests(ctx, "Updated", row, others(ctx, row["id"])) if notify and any(row[name] != before[name] for name in LOUD) else []
     return {"event": row_of(ctx, row["id"]), "scope": reach, "mailed": mailed, "conflicts": _clashes(ctx, row) if times else []}
 
 
