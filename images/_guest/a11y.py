@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from .faults import Fault
 from .processes import environment
@@ -23,21 +23,21 @@ class Accessibility:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._worker: "subprocess.Popen[bytes] | None" = None
+        self._worker: subprocess.Popen[bytes] | None = None
 
     def tree(self, seconds: float = DEADLINE) -> dict[str, Any]:
         """{xml, nodes, cut: what was left out}; 501 without AT-SPI, 504 when a program does not answer."""
         with self._lock:
             worker = self._started()
-            assert worker.stdin and worker.stdout
+            questions, answers = cast(IO[bytes], worker.stdin), cast(IO[bytes], worker.stdout)
             try:
-                worker.stdin.write(f"{seconds}\n".encode())
-                worker.stdin.flush()
+                questions.write(f"{seconds}\n".encode())
+                questions.flush()
             except OSError as error:
                 self._stop()
                 raise Fault(501, "NoAccessibility", "the accessibility worker does not start", "python3-gi, gir1.2-atspi-2.0, a session bus?") from error
-            ready, _, _ = select.select([worker.stdout], [], [], seconds + EXTRA)
-            line = worker.stdout.readline() if ready else b""
+            ready, _, _ = select.select([answers], [], [], seconds + EXTRA)
+            line = answers.readline() if ready else b""
             if not line:
                 self._stop()
                 if ready:
@@ -47,7 +47,7 @@ class Accessibility:
             answer: dict[str, Any] = json.loads(line)
             return answer
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _started(self) -> subprocess.Popen[bytes]:
         if self._worker is None or self._worker.poll() is not None:
             argv = [sys.executable, "-m", "_guest.a11y_worker"]
             env = environment({"PYTHONPATH": str(Path(__file__).parent.parent)})

@@ -13,10 +13,10 @@ import warnings
 from typing import Any
 from xml.etree import ElementTree
 
-import gi
+import gi  # type: ignore[import-not-found]  # a Debian package of the guest
 
 gi.require_version("Atspi", "2.0")
-from gi.repository import Atspi, GLib  # noqa: E402  # the version has to be chosen first
+from gi.repository import Atspi, GLib  # type: ignore[import-not-found]  # noqa: E402  # the version has to be chosen first
 
 from _guest.a11y_names import NAMESPACES  # noqa: E402
 
@@ -62,7 +62,7 @@ class Tree:
             element.append(self._element(child, depth + 1))
         return element
 
-    def _children(self, node: Any) -> "list[Any]":
+    def _children(self, node: Any) -> list[Any]:
         count = _asked(node.get_child_count, 0)
         if not count or self._full():
             return []
@@ -80,7 +80,7 @@ class Tree:
             return True
         return False
 
-    def _cells(self, node: Any) -> "list[Any]":
+    def _cells(self, node: Any) -> list[Any]:
         """The cells of a spreadsheet that are on the screen: those between the cells at the corners of its area."""
         area = _asked(lambda: node.get_extents(Atspi.CoordType.SCREEN), None)
         if area is None:
@@ -142,10 +142,14 @@ def _details(node: Any, interfaces: set[str], element: ElementTree.Element) -> N
             if value is not None:
                 element.set(_name("val", key), str(value))
     if "Action" in interfaces:
-        for n in range(_asked(node.get_n_actions, 0) or 0):
-            name = (_asked(lambda n=n: node.get_action_name(n), "") or str(n)).replace(" ", "-")
-            element.set(_name("act", f"{name}_desc"), _clean(_asked(lambda n=n: node.get_action_description(n), "")))
-            element.set(_name("act", f"{name}_kb"), _clean(_asked(lambda n=n: node.get_key_binding(n), "")))
+        _actions(node, element)
+
+
+def _actions(node: Any, element: ElementTree.Element) -> None:
+    for n in range(_asked(node.get_n_actions, 0) or 0):
+        name = (_asked(lambda n=n: node.get_action_name(n), "") or str(n)).replace(" ", "-")
+        element.set(_name("act", f"{name}_desc"), _clean(_asked(lambda n=n: node.get_action_description(n), "")))
+        element.set(_name("act", f"{name}_kb"), _clean(_asked(lambda n=n: node.get_key_binding(n), "")))
 
 
 def main() -> None:

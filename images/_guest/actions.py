@@ -23,7 +23,7 @@ class Done:
     untyped: list[Untyped] = field(default_factory=list)
 
 
-Step = Callable[[Done], None]
+Step = Callable[[Done], object]
 
 
 class Actions:
@@ -108,7 +108,7 @@ class Actions:
                 raise bad(f"no button event {event!r}: {value!r}", '"left_down", "left_up", ...: true')
             if value:
                 wanted.append((name, direction == "down"))
-        return lambda done: [self._hands.hold_button(name, down) for name, down in wanted] and None
+        return lambda done: self._hands.hold_buttons(wanted)
 
     def _text(self, text: Any) -> Step:
         if not isinstance(text, str):
@@ -134,4 +134,4 @@ def _known(keys: Any) -> list[str]:
 def _wait(seconds: Any, number: int) -> Step:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= LONGEST_WAIT:
         raise bad(f"action {number}: wait {seconds!r} is no time", f"seconds, 0 to {LONGEST_WAIT}")
-    return lambda done: threading.Event().wait(seconds) and None
+    return lambda done: threading.Event().wait(seconds)

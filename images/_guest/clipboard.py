@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from ctypes import byref, c_char_p, c_long, c_ulong, cast, c_void_p
+from ctypes import byref, c_char_p, c_long, c_ulong, c_void_p, cast
 from typing import Any
 
 from .faults import Fault, bad
@@ -18,7 +18,7 @@ CURRENT_TIME = 0
 
 
 class Clipboard:
-    """CLIPBOARD and PRIMARY over a connection of its own; a thread serves the programs that paste."""
+    """CLIPBOARD over a connection of its own; a thread serves the programs that paste."""
 
     def __init__(self, name: str) -> None:
         self.connection = Connection(name)
@@ -43,8 +43,7 @@ class Clipboard:
             if len(content) > min(LARGEST, room):
                 raise Fault(413, "TooLarge", f"{len(content)} bytes are too many for the clipboard", f"at most {min(LARGEST, room)}; put a file instead")
             self._text = content
-            for selection in ("CLIPBOARD", "PRIMARY"):
-                X11.XSetSelectionOwner(display, self.connection.atom(selection), self._window, CURRENT_TIME)
+            X11.XSetSelectionOwner(display, self.connection.atom("CLIPBOARD"), self._window, CURRENT_TIME)
             self.connection.sync()
             if X11.XGetSelectionOwner(display, self.connection.atom("CLIPBOARD")) != self._window:
                 raise Fault(500, "NotOwned", "the X server did not give the clipboard away")
@@ -69,7 +68,8 @@ class Clipboard:
         with self._heard:
             self._answers.clear()
         with self.connection.held() as display:
-            X11.XConvertSelection(display, self.connection.atom(selection), self.connection.atom(target), self.connection.atom("_GUEST_PASTE"), self._window, CURRENT_TIME)
+            asked, form, place = (self.connection.atom(name) for name in (selection, target, "_GUEST_PASTE"))
+            X11.XConvertSelection(display, asked, form, place, self._window, CURRENT_TIME)
             X11.XFlush(display)
         with self._heard:
             if not self._heard.wait_for(lambda: bool(self._answers), ANSWER_SECONDS):
@@ -94,7 +94,7 @@ class Clipboard:
         until = time.monotonic() + ANSWER_SECONDS
         while True:
             with self._heard:
-                if not self._heard.wait_for(lambda: self._new_value > seen, until - time.monotonic()):
+                if not self._heard.wait_for(lambda before=seen: self._new_value > before, until - time.monotonic()):  # type: ignore[misc]  # bound now
                     raise Fault(504, "NoAnswer", "the program that owns the clipboard stopped in the middle of its text")
                 seen = self._new_value
             piece = self._taken()

@@ -23,20 +23,35 @@ from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_DUMPABLE = 4
 FAMILY_WILD = 0xFFFF
 DISPLAY_SECONDS = 30
 STOP_SECONDS = 3.0
 BUS_LAUNCHER = ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately", "--a11y=1")
 PROGRAMS: tuple[tuple[str, ...], ...] = (("openbox",), ("tint2",), ("pcmanfm", "--desktop"))
 """The window manager (needed), the panel and the desktop's icons (left out, with a line in the log, where they are not installed)."""
-OURS = ("GUEST_TOKEN", "GUEST_TOKEN_FD", "VNC_PASSWORD", "VNC_PORT", "LISTEN_FD", "HOST", "PORT", "RESOLUTION", "DESKTOP_USER", "NOTIFY_SOCKET")
+OURS = (
+    "GUEST_TOKEN",
+    "GUEST_TOKEN_FD",
+    "GUEST_TOKEN_FILE",
+    "X_SERVER",
+    "VNC_PASSWORD",
+    "VNC_PORT",
+    "LISTEN_FD",
+    "HOST",
+    "PORT",
+    "RESOLUTION",
+    "DESKTOP_USER",
+    "NOTIFY_SOCKET",
+)
 RESTARTS = 5
 
 
 class Desktop:
     """The processes of one desktop, by name."""
 
-    def __init__(self, folder: Path, user: "pwd.struct_passwd | None") -> None:
+    def __init__(self, folder: Path, user: pwd.struct_passwd | None) -> None:
         self._folder = folder
         self._user = user
         self._processes: dict[int, tuple[str, Callable[[], int] | None, int]] = {}
@@ -44,15 +59,24 @@ class Desktop:
         # The number is read before a child is made: in a child, little is allowed.
         self._prctl = ctypes.CDLL("libc.so.6").prctl
 
-    def spawn(self, name: str, argv: Sequence[str], again: bool = False, env: Mapping[str, str] | None = None, fds: Sequence[int] = (), **more: Any) -> int:
-        """Start a process that dies with this one; `again`: start it anew when it ends."""
-        if self._user and os.getuid() == 0:
+    def spawn(
+        self,
+        name: str,
+        argv: Sequence[str],
+        again: bool = False,
+        env: Mapping[str, str] | None = None,
+        fds: Sequence[int] = (),
+        root: bool = False,
+        **more: Any,
+    ) -> int:
+        """Start a process that dies with this one; `again`: start it anew when it ends; `root`: with our rights, not the user's."""
+        if self._user and os.getuid() == 0 and not root:
             groups = os.getgrouplist(self._user.pw_name, self._user.pw_gid)
             more |= {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": groups}
         child = subprocess.Popen(
             list(argv), env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL, pass_fds=fds, start_new_session=True, preexec_fn=self._die_with_us, **more
         )
-        restart = (lambda: self.spawn(name, argv, again, env, fds, **more)) if again else None
+        restart = (lambda: self.spawn(name, argv, again, env, fds, root, **more)) if again else None
         used = next((n for label, _, n in self._processes.values() if label == name), 0)
         self._processes[child.pid] = (name, restart, used)
         return child.pid
@@ -68,11 +92,12 @@ class Desktop:
         if not re.fullmatch(r"[1-9]\d{1,4}x[1-9]\d{1,4}", resolution):
             sys.exit(f"RESOLUTION={resolution!r} is no size: 1920x1080")
         read, write = os.pipe()
-        argv = [
-            "Xvnc", "-displayfd", str(write), "-auth", self.env["XAUTHORITY"], "-geometry", resolution, "-depth", "24", "-nolisten", "tcp", "-noreset",
-            "-s", "0", "-AlwaysShared", "-AcceptSetDesktopSize=0", "-SetPrimary=0", *self._vnc(),
-        ]  # fmt: skip
-        self.spawn("X", argv, fds=[write])
+        common = ["-displayfd", str(write), "-auth", self.env["XAUTHORITY"], "-nolisten", "tcp", "-noreset", "-s", "0"]
+        if os.environ.get("X_SERVER", "Xvnc") == "Xorg":
+            self.spawn("X", ["/usr/lib/xorg/Xorg", *common, "vt7", "-keeptty", "-background", "none", "-logfile", "/dev/null"], fds=[write], root=True)
+        else:
+            shared = ["-geometry", resolution, "-depth", "24", "-AlwaysShared", "-AcceptSetDesktopSize=0", "-SetPrimary=0"]
+            self.spawn("X", ["Xvnc", *common, *shared, *self._vnc()], fds=[write])
         os.close(write)
         with os.fdopen(read) as told:
             number = told.readline().strip()
@@ -85,7 +110,7 @@ class Desktop:
         password, port = os.environ.get("VNC_PASSWORD"), os.environ.get("VNC_PORT", "")
         if not password or not port:
             return ["-rfbport", "-1", "-SecurityTypes", "None"]
-        made = subprocess.run(["vncpasswd", "-f"], input=f"{password}\n".encode(), capture_output=True, check=True)
+        made = subprocess.run([shutil.which("vncpasswd") or "vncpasswd", "-f"], input=f"{password}\n".encode(), capture_output=True, check=True)
         file = self._private("vnc", made.stdout)
         near = [] if os.environ.get("HOST") == "0.0.0.0" else ["-localhost"]  # noqa: S104  # a container's own interface
         return ["-rfbport", port, "-SecurityTypes", "VncAuth", "-PasswordFile", str(file), *near]
@@ -139,21 +164,41 @@ class Desktop:
                 self._processes[new] = (*self._processes[new][:2], used + 1)
 
     def stop(self) -> None:
-        """TERM for every session, and KILL for what is left."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid in list(self._processes):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, number)
-            if number == signal.SIGTERM:
-                self._reap(STOP_SECONDS)
-
-    def _reap(self, seconds: float) -> None:
+        """TERM for every session, and KILL for whatever is left of what was ever started here."""
+        for pid in list(self._processes):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGTERM)
         signal.signal(signal.SIGALRM, _interrupt)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_REAL, STOP_SECONDS)
         with contextlib.suppress(InterruptedError, ChildProcessError):
             while self._processes:
                 self._processes.pop(os.wait()[0], None)
         signal.setitimer(signal.ITIMER_REAL, 0)
+        end_descendants()
+
+
+def end_descendants() -> None:
+    """KILL for all descendants; orphans have become our children, so in the end there are none."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for pid in _descendants():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            os.wait()
+
+
+def _descendants() -> list[int]:
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found, todo = [], [os.getpid()]
+    while todo:
+        own = children.get(todo.pop(), [])
+        found += own
+        todo += own
+    return found
 
 
 def _interrupt(number: int, frame: Any) -> None:
@@ -168,7 +213,7 @@ def _log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201  # the instance's log
 
 
-def _environment(folder: Path, user: "pwd.struct_passwd | None") -> dict[str, str]:
+def _environment(folder: Path, user: pwd.struct_passwd | None) -> dict[str, str]:
     """What the session's programs see: ours without secrets, the user's home, accessibility on."""
     env = {k: v for k, v in os.environ.items() if k not in OURS}
     env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -190,41 +235,71 @@ def _x_cookie(cookie: bytes) -> bytes:
     return struct.pack(">H", FAMILY_WILD) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
 
 
-def _folder(user: "pwd.struct_passwd | None") -> Path:
+def _folder(user: pwd.struct_passwd | None) -> Path:
     made = Path(tempfile.mkdtemp(prefix="desktop-"))
     if user and os.getuid() == 0:
         os.chown(made, user.pw_uid, user.pw_gid)
     return made
 
 
+def _token() -> str:
+    file = os.environ.get("GUEST_TOKEN_FILE")
+    try:
+        found = Path(file).read_text().strip() if file else os.environ.get("GUEST_TOKEN", "")
+    except OSError as error:
+        sys.exit(f"GUEST_TOKEN_FILE {file}: {error.strerror}")
+    return found or sys.exit("no token: GUEST_TOKEN or GUEST_TOKEN_FILE, a random text of at least 16 characters")
+
+
 def main() -> int:
-    """Start everything, stay until it ends."""
-    token = os.environ.get("GUEST_TOKEN", "")
-    if not token:
-        sys.exit("GUEST_TOKEN is not set: a random text of at least 16 characters")
-    name = os.environ.get("DESKTOP_USER")
-    user = pwd.getpwnam(name) if name else None
+    """The desktop in a child, so that either ends all when the other one is killed; the desktop's exit code."""
+    libc = ctypes.CDLL("libc.so.6")
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no program of the desktop, which is the same user, reads the token out of here
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _ended)
-    folder = _folder(user)
-    desktop = Desktop(folder, user)
+    child = os.fork()
+    if not child:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return desktop()
     try:
-        desktop.start_x()
-        desktop.start_bus()
+        while (ended := os.wait())[0] != child:
+            pass
+        return os.waitstatus_to_exitcode(ended[1])
+    except SystemExit:
+        os.kill(child, signal.SIGTERM)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+        raise
+    finally:
+        end_descendants()
+
+
+def desktop() -> int:
+    """Start everything, stay until it ends."""
+    token = _token()
+    name = os.environ.get("DESKTOP_USER")
+    user = pwd.getpwnam(name) if name else None
+    folder = _folder(user)
+    session = Desktop(folder, user)
+    try:
+        session.start_x()
+        session.start_bus()
         if Path(BUS_LAUNCHER[0]).exists():
-            desktop.spawn("accessibility", BUS_LAUNCHER)
+            session.spawn("accessibility", BUS_LAUNCHER)
         for argv in PROGRAMS:
             if shutil.which(argv[0]):
-                desktop.spawn(argv[0], argv, again=True)
+                session.spawn(argv[0], argv, again=True)
             elif argv is PROGRAMS[0]:
                 sys.exit(f"there is no {argv[0]}: install it")
             else:
                 _log(f"{argv[0]} is not installed: the desktop has none")
-        desktop.start_server(token)
-        _log(f"desktop on {desktop.env['DISPLAY']}")
-        return desktop.watch()
+        session.start_server(token)
+        _log(f"desktop on {session.env['DISPLAY']}")
+        return session.watch()
     finally:
-        desktop.stop()
+        session.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -32,7 +32,7 @@ LOGGED = 1000
 class Request:
     """A request: its query, its headers, and its body, read once."""
 
-    def __init__(self, method: str, path: str, query: str, headers: Any, stream: IO[bytes]) -> None:
+    def __init__(self, method: str, path: str, query: str, headers: Any, stream: Any) -> None:
         self.method = method
         self.path = path
         self.query = dict(parse_qsl(query, keep_blank_values=True))

@@ -128,7 +128,7 @@ class Screen:
         self._condition = ("ok", 0.0)
         self._tried_to_wake = False
 
-    def _extension(self, name: str, query: "ctypes._NamedFuncPointer") -> int:
+    def _extension(self, name: str, query: ctypes._NamedFuncPointer) -> int:
         event, error = c_int(), c_int()
         if not query(self.connection.display, byref(event), byref(error)):
             raise Fault(503, "NoDisplay", f"the X server lacks the extension {name}", "use Xorg or Xvnc with its usual extensions")
@@ -284,7 +284,7 @@ class Screen:
         finally:
             XRANDR.XRRFreeScreenResources(resources)
 
-    def _has_mode(self, resources: "ctypes._Pointer[ctypes.Structure]", crtc: int) -> bool:
+    def _has_mode(self, resources: ctypes._Pointer[ctypes.Structure], crtc: int) -> bool:
         info = XRANDR.XRRGetCrtcInfo(self.connection.display, resources, crtc)
         if not info:
             return False
@@ -300,4 +300,4 @@ class Screen:
 
 def _one_color(buffer: Buffer) -> bool:
     """Whether each pixel is as the one before it; on an ordinary screen the first differing one ends it."""
-    return LIBC.memcmp(buffer.address, buffer.address + 4, buffer.length - 4) == 0
+    return bool(LIBC.memcmp(buffer.address, buffer.address + 4, buffer.length - 4) == 0)

@@ -1,7 +1,8 @@
-"""Mouse and keyboard through XTest. What an action presses is released at its end, whatever happens; what a client holds on purpose, at the latest after a while."""
+"""Mouse and keyboard through XTest. What an action presses is released at its end, whatever happens; what a client holds, at the latest after a while."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -75,6 +76,7 @@ class Hands:
             try:
                 self._notice()
                 yield
+                self.connection.sync()
             except BaseException:
                 if not self.connection.dead:
                     self.release_all()
@@ -138,7 +140,7 @@ class Hands:
         self.move(path[0])
         self._button(button, True)
         try:
-            for (x0, y0), (x1, y1) in zip(path, path[1:]):
+            for (x0, y0), (x1, y1) in itertools.pairwise(path):
                 steps = max(2, max(abs(x1 - x0), abs(y1 - y0)) // DRAG_STEP)
                 for n in range(1, steps + 1):
                     self.move((x0 + (x1 - x0) * n // steps, y0 + (y1 - y0) * n // steps))
@@ -154,15 +156,16 @@ class Hands:
         names = ("right", "left") if horizontal else ("down", "up")
         self.click(WHEEL[names[0] if notches > 0 else names[1]], abs(notches))
 
-    def hold_button(self, name: str, down: bool) -> None:
-        """Press a button and keep it, or let it go."""
-        number = button(name)
-        self._button(number, down)
+    def hold_buttons(self, wanted: Sequence[tuple[str, bool]]) -> None:
+        """Press buttons and keep them, or let them go: names, and whether down."""
+        for name, down in wanted:
+            number = button(name)
+            self._button(number, down)
+            if down:
+                self._held_buttons[number] = name
+            else:
+                self._held_buttons.pop(number, None)
         self.connection.sync()
-        if down:
-            self._held_buttons[number] = name
-        else:
-            self._held_buttons.pop(number, None)
 
     def _button(self, number: int, down: bool) -> None:
         XTST.XTestFakeButtonEvent(self.connection.display, number, down, 0)
@@ -262,7 +265,7 @@ class Hands:
         if taken:
             self.connection.sync()
             self._windows.read_up(READ_SECONDS)
-        assignments = dict(zip([*free, *taken], keysyms))
+        assignments = dict(zip([*free, *taken], keysyms, strict=False))
         for code, keysym in assignments.items():
             self._given.pop(code, None)
             self._given[code] = keysym

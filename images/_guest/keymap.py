@@ -107,10 +107,7 @@ class Keymap:
         return self._typed[char]
 
     def _way(self, char: str) -> list[Stroke] | None:
-        if char in "\n\t":
-            direct = self.stroke(keys.keysym(char))
-        else:
-            direct = self.stroke(keys.keysym_of_character(char))
+        direct = self.stroke(keys.keysym(char) if char in "\n\t" else keys.keysym_of_character(char))
         if direct:
             return [direct]
         parts = unicodedata.normalize("NFD", char)

@@ -42,7 +42,7 @@ def form(content_type: str, read: Callable[[int], bytes], directory: str | None 
         name = re.search(r'(?i)content-disposition:[^\r\n]*?\bname="([^"]*)"', head)
         if not name:
             raise bad("a part of the form has no name")
-        if re.search(r'(?i)content-disposition:[^\r\n]*?\bfilename\*?=', head):
+        if re.search(r"(?i)content-disposition:[^\r\n]*?\bfilename\*?=", head):
             made.files[name[1]] = parts.to_file(directory)
         else:
             made.fields[name[1]] = parts.to_text()
@@ -110,7 +110,7 @@ class _Parts:
 
     def to_file(self, directory: str | None) -> IO[bytes]:
         """The part as a temporary file."""
-        file = tempfile.TemporaryFile(dir=directory)
+        file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  # the form closes it
         for piece in self._body():
             file.write(piece)
         file.seek(0)

@@ -147,7 +147,7 @@ class Processes:
         return len(groups)
 
 
-def _start(command: Command, given: IO[bytes], out: IO[bytes], error: IO[bytes]) -> "subprocess.Popen[bytes]":
+def _start(command: Command, given: IO[bytes], out: IO[bytes], error: IO[bytes]) -> subprocess.Popen[bytes]:
     argv = ["/bin/sh", "-c", command.argv[0]] if command.shell else command.argv
     try:
         return subprocess.Popen(argv, stdin=given, stdout=out, stderr=error, cwd=command.cwd, env=environment(command.env), start_new_session=True)
@@ -157,7 +157,7 @@ def _start(command: Command, given: IO[bytes], out: IO[bytes], error: IO[bytes])
         raise Fault(500, "NotRunnable", f"cannot run {argv[0]!r}: {fault.strerror}") from fault
 
 
-def _ended(child: "subprocess.Popen[bytes]", timeout: float) -> bool:
+def _ended(child: subprocess.Popen[bytes], timeout: float) -> bool:
     """Wait on the process itself: Popen.wait would look at it every 50 ms."""
     with _pidfd(child.pid) as fd:
         poll = select.poll()
@@ -174,7 +174,7 @@ def _pidfd(pid: int) -> Iterator[int]:
         os.close(fd)
 
 
-def kill_group(child: "subprocess.Popen[bytes]") -> None:
+def kill_group(child: subprocess.Popen[bytes]) -> None:
     """TERM, and after a moment KILL, for the whole group: what its first process started is in it."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):

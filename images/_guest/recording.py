@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from .faults import Fault
 from .processes import environment
@@ -23,7 +23,7 @@ class Recorder:
     def __init__(self, display: str) -> None:
         self._display = display
         self._lock = threading.Lock()
-        self._process: "subprocess.Popen[bytes] | None" = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def start(self, size: tuple[int, int]) -> None:
@@ -40,12 +40,12 @@ class Recorder:
                 "-pix_fmt", "yuv420p", "-movflags", "+faststart", f"{self._folder.name}/recording.mp4",
             ]  # fmt: skip
             self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment(), start_new_session=True)
-            assert self._process.stderr
+            words = cast(IO[bytes], self._process.stderr)
             said = b""
-            for line in self._process.stderr:
+            for line in words:
                 said += line
                 if line.startswith(b"Output #0"):
-                    threading.Thread(target=self._process.stderr.read, daemon=True).start()
+                    threading.Thread(target=words.read, daemon=True).start()
                     return
             raise Fault(500, "NotRecording", f"ffmpeg ended: {said.decode(errors='replace').strip()[-500:]}")
 

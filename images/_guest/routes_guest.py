@@ -76,7 +76,7 @@ def _holds(desk: Desk, wanted: dict[str, Any]) -> bool:
     window, line = wanted.get("window_exists"), wanted.get("command_success")
     if window and desk.windows.find(str(window)) is None:
         return False
-    return not line or desk.processes.run(Command([str(line)], shell=True, timeout=5)).code == 0
+    return not line or desk.processes.run(Command(["/bin/sh", "-c", str(line)], timeout=5)).code == 0
 
 
 def _run_python(desk: Desk, request: Request) -> Answer:

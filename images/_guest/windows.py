@@ -59,7 +59,7 @@ class Windows:
             root = self.connection.root
             active = self._number(root, "_NET_ACTIVE_WINDOW")
             ids = self.connection.property(root, "_NET_CLIENT_LIST_STACKING") or self.connection.property(root, "_NET_CLIENT_LIST") or []
-            found = [self._window(id, active) for id in ids if isinstance(id, int)]
+            found = [self._window(number, active) for number in ids if isinstance(number, int)]
             self.connection.sync()  # the errors of windows that went meanwhile
             return [window for window in found if window]
 

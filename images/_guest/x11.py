@@ -149,27 +149,28 @@ _ERRORS: dict[int, list[tuple[int, int]]] = {}
 _DEAD: set[int] = set()
 
 
-@ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(XErrorEvent))
 def _on_error(display: int, event: Any) -> int:
     _ERRORS.setdefault(display, []).append((event.contents.error_code, event.contents.request_code))
     return 0
 
 
-@ctypes.CFUNCTYPE(c_int, c_void_p)
 def _on_lost(display: int) -> int:
     _DEAD.add(display)
     return 0
 
 
-@ctypes.CFUNCTYPE(None, c_void_p, c_void_p)
 def _stay_alive(display: int, data: int) -> None:
     """Xlib would end this process when the X server goes."""
     _DEAD.add(display)
 
 
+# Xlib calls them for as long as the process lives, so they may not be collected.
+_ERROR_HANDLER = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(XErrorEvent))(_on_error)
+_LOST_HANDLER = ctypes.CFUNCTYPE(c_int, c_void_p)(_on_lost)
+_EXIT_HANDLER = ctypes.CFUNCTYPE(None, c_void_p, c_void_p)(_stay_alive)
 X11.XInitThreads()
-X11.XSetErrorHandler(ctypes.cast(_on_error, c_void_p))
-X11.XSetIOErrorHandler(ctypes.cast(_on_lost, c_void_p))
+X11.XSetErrorHandler(ctypes.cast(_ERROR_HANDLER, c_void_p))
+X11.XSetIOErrorHandler(ctypes.cast(_LOST_HANDLER, c_void_p))
 
 
 class Connection:
@@ -180,7 +181,7 @@ class Connection:
         self.display = X11.XOpenDisplay(name.encode())
         if not self.display:
             raise Fault(503, "NoDisplay", f"no X server answers at {name!r}", "it is still starting, or it died: GET /health tells")
-        X11.XSetIOErrorExitHandler(self.display, ctypes.cast(_stay_alive, c_void_p), None)
+        X11.XSetIOErrorExitHandler(self.display, ctypes.cast(_EXIT_HANDLER, c_void_p), None)
         _DEAD.discard(self.display)
         _ERRORS.pop(self.display, None)
         self.root: int = X11.XDefaultRootWindow(self.display)

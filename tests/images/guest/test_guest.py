@@ -1,0 +1,185 @@
+"""Commands, files, windows, accessibility, and the end of a desktop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import lacking
+from tests.images.guest.desk import Desk
+
+STATE = "{https://accessibility.ubuntu.example.org/ns/state}"
+COMPONENT = "{https://accessibility.ubuntu.example.org/ns/component}"
+
+
+def test_a_command_in_all_spellings(desk: Desk) -> None:
+    done = desk.run("sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (done["output"], done["error"], done["returncode"]) == ("out\n", "err\n", 3)
+    assert (done["stdout"], done["stderr"], done["exit_code"], done["status"]) == ("out\n", "err\n", 3, "success")
+    assert desk.post("/execute", {"command": "echo $((1+1))", "shell": True}).json["output"] == "2\n"
+    assert desk.post("/setup/execute", {"command": "echo 'a b'"}).json["output"] == "a b\n"
+    assert desk.post("/run_python", {"code": "print(6*7)"}).json["output"] == "42\n"
+    assert desk.post("/run_bash_script", {"script": "echo a; echo b >&2; [[ 1 == 1 ]]"}).json["output"] == "a\nb\n"
+    assert desk.run("cat", input="given")["output"] == "given"
+    assert desk.run("pwd", cwd="/")["output"] == "/\n"
+    assert desk.post("/execute", {"command": ["no-such-program"]}).json["error"]["type"] == "NotFound"
+    for wrong in ({}, {"command": []}, {"command": [1]}, {"command": "a 'b"}, {"command": ["a"], "timeout": 0}, {"command": ["a"], "cwd": "/nowhere"}):
+        assert desk.post("/execute", wrong).status == 400, wrong
+
+
+def test_the_deadline_ends_the_whole_group(desk: Desk, tmp_path: Path) -> None:
+    line = f"trap '' TERM; sleep 345 & echo $! > {tmp_path}/child; echo before; sleep 345"
+    started = time.monotonic()
+    done = desk.post("/execute", {"command": line, "shell": True, "timeout": 0.5}).json
+    assert time.monotonic() - started < 5
+    assert done["timed_out"]
+    assert done["status"] == "error"
+    assert "the deadline" in done["error"]
+    assert done["output"] == "before\n"
+    child = int((tmp_path / "child").read_text())
+    desk.until(lambda: not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2])
+
+
+def test_a_child_in_the_background_does_not_hold_the_answer_up(desk: Desk) -> None:
+    started = time.monotonic()
+    assert desk.post("/execute", {"command": "sleep 20 & echo done", "shell": True}).json["output"] == "done\n"
+    assert time.monotonic() - started < 5
+
+
+def test_the_token_reaches_no_child(desk: Desk) -> None:
+    assert desk.token not in desk.run("env")["output"]
+    for pid in desk.family():
+        if b"_guest.desktop" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            continue  # it was given the token; other users, and programs of the same one, cannot look into it
+        for name in ("environ", "cmdline"):
+            try:
+                assert desk.token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes(), pid
+            except OSError:
+                continue
+
+
+def test_files_there_and_back(desk: Desk, tmp_path: Path) -> None:
+    content = os.urandom(3_000_000) + b"\r\n--bound" + b"\r\n" * 5
+    body = b"".join([
+        b'--bound2\r\nContent-Disposition: form-data; name="file_path"\r\n\r\n', str(tmp_path / "new" / "a.bin").encode(),
+        b'\r\n--bound2\r\nContent-Disposition: form-data; name="file_data"; filename="a.bin"\r\nContent-Type: application/octet-stream\r\n\r\n', content,
+        b"\r\n--bound2--\r\n",
+    ])  # fmt: skip
+    answer = desk.post("/setup/upload", body, Content_Type="multipart/form-data; boundary=bound2")
+    assert answer.content == f"File Uploaded: {len(content)} bytes".encode()
+    assert (tmp_path / "new" / "a.bin").read_bytes() == content
+    got = desk.post("/file", f"file_path={tmp_path}/new/a.bin".encode(), Content_Type="application/x-www-form-urlencoded")
+    assert got.content == content
+    cut = desk.post("/setup/upload", body[:-40], Content_Type="multipart/form-data; boundary=bound2")
+    assert cut.status == 400
+    assert desk.send("PUT", f"/files?path={tmp_path}/run.sh&mode=0750", b"#!/bin/sh\n").status == 200
+    back = desk.get(f"/files?path={tmp_path}/run.sh")
+    assert (back.content, back.headers["x-file-mode"]) == (b"#!/bin/sh\n", "0750")
+
+
+def test_files_that_are_none(desk: Desk, tmp_path: Path) -> None:
+    def ask(path: str) -> int:
+        return desk.post("/file", f"file_path={path}".encode(), Content_Type="application/x-www-form-urlencoded").status
+
+    assert [ask(""), ask(f"{tmp_path}/none"), ask(str(tmp_path)), ask("/dev/zero")] == [400, 404, 400, 400]
+    tree = desk.post("/list_directory", {"path": desk.run("sh", "-c", "echo ~")["output"].strip()}).json["directory_tree"]
+    assert {"type": "directory", "name": "Desktop", "children": []} in tree["children"]
+    assert desk.post("/list_directory", {"path": "/nowhere"}).status == 400
+    assert desk.post("/desktop_path").json["desktop_path"].endswith("/Desktop")
+
+
+def test_windows_by_title_and_class(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("text of one")
+    desk.open("one.txt", "mousepad", "--disable-server", str(tmp_path / "one.txt"))
+    desk.terminal("second", "sleep 100")
+    assert next(w for w in desk.windows() if w["active"])["title"] == "second"
+    assert desk.post("/setup/activate_window", {"window_name": "ONE.TXT"}).status == 200
+    desk.until(lambda: next(w for w in desk.windows() if w["active"])["instance"] == "mousepad")
+    assert desk.post("/setup/activate_window", {"window_name": "ONE.TXT", "strict": True}).status == 404
+    size = desk.post("/window_size", b"app_class_name=xterm", Content_Type="application/x-www-form-urlencoded").json
+    assert size["width"] > 300
+    assert desk.post("/setup/close_window", {"window_name": "xterm.XTerm", "strict": True, "by_class": True}).status == 200
+    desk.until(lambda: not any(w["instance"] == "xterm" for w in desk.windows()))
+    assert "there are" in desk.post("/setup/close_window", {"window_name": "gone"}).json["error"]["hint"]
+
+
+def test_the_accessibility_tree_is_osworlds(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "two.txt").write_text("words <in> the & file")
+    window = desk.open("two.txt", "mousepad", "--disable-server", str(tmp_path / "two.txt"))
+    answer = desk.until(lambda: (a := desk.get("/accessibility").json)["AT"] and "words &lt;in&gt;" in a["AT"] and a)
+    root = ElementTree.fromstring(answer["AT"])
+    assert root.tag == "desktop-frame"
+    frame = root.find("application[@name='mousepad']/frame")
+    assert frame is not None
+    assert frame.get(f"{STATE}active") == "true"
+    text = next(n for n in root.iter("text") if n.text == "words <in> the & file")
+    x, y = map(int, str(text.get(f"{COMPONENT}screencoord")).strip("()").split(", "))
+    assert window["x"] <= x < window["x"] + window["width"]
+    assert window["y"] <= y < window["y"] + window["height"]
+    assert any(n.get("name") == "File" for n in root.iter("menu"))
+    assert answer["cut"] == []
+
+
+def test_osworlds_own_client(desk: Desk, tmp_path: Path) -> None:
+    try:
+        from desktop_env.controllers.python import PythonController  # type: ignore[import-not-found]
+    except ImportError as error:
+        lacking("desktop-env", str(error))
+    client: Any = PythonController(vm_ip=f"gym:{desk.token}@127.0.0.1", server_port=desk.port, pkgs_prefix="{command}")
+    client.retry_times = 1
+    assert client.get_screenshot().startswith(b"\x89PNG")
+    assert "<desktop-frame" in client.get_accessibility_tree()
+    assert client.get_vm_screen_size() == {"width": 1280, "height": 720}
+    assert client.execute_python_command("print(1)")["output"] == "1\n" if desk.run("sh", "-c", "command -v python || true")["output"] else True
+    (tmp_path / "f").write_bytes(b"\0\1")
+    assert client.get_file(str(tmp_path / "f")) == b"\0\1"
+    assert client.run_bash_script("echo hi")["output"] == "hi\n"
+    assert client.get_vm_desktop_path().endswith("Desktop")
+    assert client.get_terminal_output() is None
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_desktop_ends_whole(parts: None, tmp_path: Path, how: signal.Signals) -> None:
+    desk = Desk(tmp_path)
+    desk.await_painted()
+    desk.post("/setup/launch", {"command": ["setsid", "sleep", "1000"]})
+    desk.get("/accessibility")
+    family = desk.family()
+    assert len(family) >= 5
+    desk.process.send_signal(how)
+    desk.process.wait(20)
+    desk.until(lambda: not [pid for pid in family if alive(pid)])
+    desk.close()
+    desk.log.close()
+
+
+def test_a_lost_x_server_is_said(parts: None, tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.await_painted()
+    x = next(pid for pid in desk.family() if "Xvnc" in Path(f"/proc/{pid}/cmdline").read_text())
+    os.kill(x, signal.SIGKILL)
+    assert desk.process.wait(20) == 1
+    desk.close()
+    desk.log.close()
+
+
+def test_no_token_no_server(parts: None, tmp_path: Path) -> None:
+    desk = Desk(tmp_path, GUEST_TOKEN="")
+    assert desk.process.wait(20) == 1
+    desk.close()
+    desk.log.close()
+    assert "GUEST_TOKEN" in (tmp_path / "log").read_text()
