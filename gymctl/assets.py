@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections.abc import Callable
@@ -11,12 +12,10 @@ from types import ModuleType
 from typing import Any
 
 from gymctl import cache, recipe
-from gymctl.errors import IntegrityError, NotFound, Unsupported, UsageError
-from gymctl.recipe import Oci, Source
+from gymctl.errors import IntegrityError, NotFound, RecipeError, Unsupported, UsageError
+from gymctl.recipe import Image, Oci, Source
 from gymctl.runner import Artifact, Images, Progress
 
-SHARED = ("_verify",)
-"""What an image's server needs beside its own directory: siblings of it."""
 FILE_ENDINGS = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".qcow2", ".sif")
 VERSION_LABEL = "gymctl.version"
 SOURCE_LABEL = "gymctl.source"
@@ -91,20 +90,27 @@ def _directory(source: Source, directory: Path) -> Fetched:
         raise Unsupported(f"{image.name} is not offered as a directory, so nothing says how to serve it")
     wanted = image.formats.dir
     needs = {"directory": str(directory), "run": list(wanted.run), "requirements": wanted.requirements}
-    return Fetched("dir", needs, source_digest(directory))
+    return Fetched("dir", needs, source_digest(directory, image))
 
 
-def source_digest(directory: Path) -> str:
+def trees(directory: Path, image: Image) -> list[Path]:
+    """An image's own directory and the siblings it shares; RecipeError for one that is not there."""
+    found = [directory, *(directory.parent / name for name in image.shares)]
+    for tree in found:
+        if not tree.is_dir():
+            raise RecipeError(f"{directory / 'image.yaml'}: shares: there is no directory {tree}")
+    return found
+
+
+def source_digest(directory: Path, image: Image) -> str:
     """The digest of an image's own files and of the siblings it shares."""
-    trees = [directory, *(directory.parent / name for name in SHARED if (directory.parent / name).is_dir())]
-    digests = [recipe.tree_digest(tree, lambda path, tree=tree: not is_source(path, tree)) for tree in trees]  # type: ignore[misc]  # a default binds it
+    digests = [recipe.tree_digest(tree, functools.partial(is_source, tree=tree)) for tree in trees(directory, image)]
     return f"sha256:{hashlib.sha256(' '.join(digests).encode()).hexdigest()}"
 
 
 def is_source(path: Path, tree: Path) -> bool:
     """Whether a path of a tree belongs to an image: caches, compiled and hidden files do not."""
-    parts = path.relative_to(tree).parts if path.is_relative_to(tree) else ()
-    return path.suffix != ".pyc" and not any(part.startswith(".") or part == "__pycache__" for part in parts)
+    return path.suffix != ".pyc" and not any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(tree).parts)
 
 
 def _override(source: Source, module: ModuleType, override: str, progress: Progress) -> Fetched:

@@ -73,14 +73,14 @@ def build_image(name: str, base: str | None, sets: Mapping[str, str], output: Pa
     oci, builder = _offered(image), _builder(module)
     dockerfile = _dockerfile(directory / cast(str, oci.dockerfile), sets)
     on = _base(base or _default_base(dockerfile, directory), builder, progress)
-    source = assets.source_digest(directory)
+    source = assets.source_digest(directory, image)
     with tempfile.TemporaryDirectory(prefix="gymctl-build-") as folder:
         site = Path(folder) / "site-packages"
         packages = _install(image, directory, on, site, progress)
         context = Path(folder) / "context"
         context.mkdir()
         (context / "Dockerfile").write_text(dockerfile)
-        write_tar(context / "context.tar", _trees(directory, site))
+        write_tar(context / "context.tar", {**{f"{ROOT}/{tree.name}": tree for tree in assets.trees(directory, image)}, SITE: site})
         labels = {assets.VERSION_LABEL: __version__, assets.SOURCE_LABEL: source, "gymctl.recipe-format": str(FORMAT_VERSION)}
         artifact = builder.build(context, oci.ref, on.ref, labels, progress)
     document = {
@@ -187,8 +187,7 @@ def _install(image: Image, directory: Path, on: _Base, site: Path, progress: Pro
         "--implementation", "cp", "--python-version", on.version, *(word for tag in _platforms(on) for word in ("--platform", tag)),
         "--requirement", str(directory / wanted),
     ]  # fmt: skip
-    kept = (*proc.KEPT, "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", *(k for k in os.environ if k.startswith("PIP_")))
-    done = proc.run(argv, timeout=PIP_TIMEOUT, env=proc.environment(keep=kept))
+    done = proc.run(argv, timeout=PIP_TIMEOUT, env=proc.pip_environment())
     if done.code:
         last = (done.stderr.strip() or done.stdout.strip() or "no answer").splitlines()[-1]
         raise Unavailable(f"cannot install {wanted} for Python {on.version} on {on.machine}: {last}", hint="does this Python have pip? is there a network?")
@@ -214,11 +213,6 @@ def _normalized(site: Path) -> list[str]:
         for name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json"):
             (info / name).unlink(missing_ok=True)
     return packages
-
-
-def _trees(directory: Path, site: Path) -> dict[str, Path]:
-    shared = {f"{ROOT}/{name}": directory.parent / name for name in assets.SHARED if (directory.parent / name).is_dir()}
-    return {f"{ROOT}/{directory.name}": directory, **shared, SITE: site}
 
 
 def write_tar(out: Path, trees: Mapping[str, Path]) -> None:

@@ -43,6 +43,12 @@ def environment(extra: Mapping[str, str] = {}, *, keep: Sequence[str] = KEPT) ->
     return {**{k: os.environ[k] for k in keep if k in os.environ}, **extra}
 
 
+def pip_environment() -> dict[str, str]:
+    """The environment of a child that is pip: proxies and pip's own settings beside what any program needs."""
+    proxies = [name for word in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY") for name in (word, word.lower())]
+    return environment(keep=(*KEPT, *proxies, *(name for name in os.environ if name.startswith("PIP_"))))
+
+
 def words(command: str, option: str) -> list[str]:
     """A command split as a shell splits words; UsageError for none, or for a quote without its end."""
     try:

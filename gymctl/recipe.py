@@ -68,6 +68,7 @@ class Image(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     name: Name
     formats: Formats
     summary: str = ""
+    shares: list[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*$", description="a folder beside the image's own")]] = []
 
     def offered(self) -> list[str]:
         """The names of the formats it has."""
@@ -272,11 +273,11 @@ def _task_file(directory: Path, id: str) -> Path:
     return directory / "tasks" / f"{id}.yaml"
 
 
-def tree_digest(directory: Path, ignore: Callable[[Path], bool] = lambda path: path.suffix == ".pyc" or path.name == "__pycache__") -> str:
-    """`sha256:...` over the names, executable bits and bytes of a directory's files."""
+def tree_digest(directory: Path, wanted: Callable[[Path], bool]) -> str:
+    """`sha256:...` over the names, executable bits and bytes of the `wanted` files of a directory."""
     total = hashlib.sha256()
     for path in sorted(directory.rglob("*")):
-        if path.is_file() and not any(ignore(p) for p in (path, *path.parents)):
+        if path.is_file() and wanted(path):
             data = path.read_bytes()
             total.update(f"{path.relative_to(directory)}\0{path.stat().st_mode & 0o111:o}\0{len(data)}\0".encode() + data)
     return f"sha256:{total.hexdigest()}"

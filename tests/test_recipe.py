@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gymctl import marked, recipe
+from gymctl import assets, marked, paths, recipe
 from gymctl.errors import GymctlError, NotFound, RecipeError
 from tests.conftest import Cli
 
@@ -44,6 +45,14 @@ def test_bundled_recipes_have_no_problem() -> None:
         assert recipe.problems(name) == []
         source = recipe.load(name)
         assert all((source.image_directory / ".." / source.image.name / "universes" / u / "universe.yaml").exists() for u in source.recipe.universes)
+
+
+def test_images_share_what_their_servers_import() -> None:
+    for file in paths.bundled("images").glob("*/Dockerfile"):
+        image = recipe.load_image(file.parent)
+        sources = [path.read_text() for tree in assets.trees(file.parent, image) for path in tree.rglob("*.py")]
+        imported = {name for text in sources for name in re.findall(r"(?m)^\s*(?:from|import) (_[a-z]+)[ .]", text)} - {"__future__"}
+        assert imported == set(image.shares), file.parent.name
 
 
 def test_a_recipe_is_loaded_by_path(tmp_path: Path) -> None:

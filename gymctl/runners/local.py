@@ -32,8 +32,8 @@ INSTALL_TIMEOUT = 600
 def start(plan: Plan, /) -> Handle:
     """Bind the port, hand the socket to the server, return. The server's log is `log` in the instance's directory."""
     directory = Path(plan.image["directory"])
-    python, note = _interpreter(directory, plan.image.get("requirements"), plan.told)
-    listener, port, port_note = _bind(plan)
+    python = _interpreter(directory, plan.image.get("requirements"), plan.told)
+    listener, port, note = _bind(plan)
     with listener:
         argv = [python if word == "python" else word for word in plan.image["run"]]
         env = proc.environment({
@@ -44,7 +44,7 @@ def start(plan: Plan, /) -> Handle:
         process = proc.spawn(argv, env=env, cwd=directory, log=plan.directory / "log", pass_fds=[listener.fileno()])
     return {
         "pid": process.pid, "started": process.started, "label": plan.label, "log": str(plan.directory / "log"),
-        "url": f"http://127.0.0.1:{port}", "ports": {str(plan.port): port}, "notes": [n for n in (note, port_note) if n],
+        "url": f"http://127.0.0.1:{port}", "ports": {str(plan.port): port}, "notes": [note] if note else [],
     }  # fmt: skip
 
 
@@ -75,18 +75,18 @@ def _port_error(port: int, error: OSError) -> Exception:
     return StartError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}", hint="`--port 0` takes any free one")
 
 
-def _interpreter(directory: Path, requirements: str | None, told: Callable[[str], None]) -> tuple[str, str]:
-    """This interpreter when it has what the server needs, else a cached venv that has; and a note on which."""
+def _interpreter(directory: Path, requirements: str | None, told: Callable[[str], None]) -> str:
+    """This interpreter when it has what the server needs, else that of a cached venv that has."""
     if requirements is None:
-        return sys.executable, ""
+        return sys.executable
     file = directory / requirements
     wanted = [line.strip() for line in file.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if all(map(_satisfied, wanted)):
-        return sys.executable, ""
+        return sys.executable
     key = cache.key(what="venv", python=sys.version, executable=sys.executable, requirements=sorted(wanted))
     told(f"installing what {directory.name} needs into a venv in the cache, once")
     tree = cache.get_or_make(key, lambda path: _make_venv(path, file), note={"what": f"venv for {directory.name}"}, waiting=told)
-    return str(tree / "bin" / "python"), ""
+    return str(tree / "bin" / "python")
 
 
 def _module_path() -> dict[str, str]:
@@ -112,10 +112,8 @@ def _make_venv(path: Path, requirements: Path) -> None:
     made = proc.run([sys.executable, "-m", "venv", str(path)], timeout=120)
     if made.code:
         raise Unavailable(f"cannot make a venv: {_last_line(made)}", hint="install Python's venv module (Debian: python3-venv)")
-    kept = (*proc.KEPT, "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-    env = {**proc.environment(keep=kept), **{k: v for k, v in os.environ.items() if k.startswith("PIP_")}}
     argv = [str(path / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", str(requirements)]
-    installed = proc.run(argv, timeout=INSTALL_TIMEOUT, env=env)
+    installed = proc.run(argv, timeout=INSTALL_TIMEOUT, env=proc.pip_environment())
     if installed.code:
         hint = f"try it by hand: {sys.executable} -m pip install -r {requirements}"
         raise Unavailable(f"cannot install {requirements}: {_last_line(installed)}", hint=hint)
