@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -61,11 +62,16 @@ class Page:
         """A part of the address."""
         return str(self.request.path_params[name])
 
-    @property
+    @cached_property
     def here(self) -> str:
         """This page's own address, without the session and the message of the last action."""
         kept = [(k, v) for k, v in parse_qsl(self.request.url.query) if k not in ("session_id", "done", "back")]
         return self.request.url.path + (f"?{urlencode(kept)}" if kept else "")
+
+    @cached_property
+    def here_quoted(self) -> str:
+        """The same, for a query."""
+        return quote(self.here, safe="/")
 
     def back(self, default: str) -> str:
         """Where to go after this page: what `back` says, when it is an address of this site."""

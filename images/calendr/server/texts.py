@@ -56,8 +56,8 @@ def short_day(day: date) -> str:
 
 
 def short_title(day: date) -> str:
-    """Tue, 10 March 2026"""
-    return f"{WEEKDAYS[day.weekday()][:3]}, {day.day} {MONTHS[day.month - 1]} {day.year}"
+    """10 March 2026"""
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
 
 def days_title(first: date, last: date) -> str:
