@@ -116,7 +116,8 @@ def bench_first_page(site: Website) -> bool:
         page.goto(address)
         return float(page.evaluate(ready))
 
-    ours, theirs = [], []
+    ours: list[float] = []
+    theirs: list[float] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         for n in range(PAIRS):

@@ -80,7 +80,9 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("axe")
     if shutil.which("npm") is None:
         lacking("browser", "npm is not on PATH")
-    done = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), "axe-core@4"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), "axe-core@4"], capture_output=True, text=True, timeout=120
+    )
     if done.returncode:
         lacking("browser", f"axe-core cannot be installed: {done.stderr[-300:]}")
     return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")

@@ -279,14 +279,36 @@ def test_narrow(visit: Open) -> None:
     page.click("#menu")
     page.click("#menu-trash")
     page.wait_for_url(re.compile("/trash"))
-    for address in ("/day", "/month", "/agenda", "/events/evt-roadmap", "/events/new", "/settings", "/find-time", "/search?q=stand", "/calendars/cal-team", "/people"):
+    for address in (
+        "/day",
+        "/month",
+        "/agenda",
+        "/events/evt-roadmap",
+        "/events/new",
+        "/settings",
+        "/find-time",
+        "/search?q=stand",
+        "/calendars/cal-team",
+        "/people",
+    ):
         page.goto(address)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
 
 
 def test_no_page_is_wider_than_its_window(visit: Open) -> None:
     page = visit(WEEK)
-    for address in ("/day", "/month", "/agenda", "/events/evt-roadmap", "/events/new", "/settings", "/find-time", "/search?q=stand", "/calendars/cal-team", "/people"):
+    for address in (
+        "/day",
+        "/month",
+        "/agenda",
+        "/events/evt-roadmap",
+        "/events/new",
+        "/settings",
+        "/find-time",
+        "/search?q=stand",
+        "/calendars/cal-team",
+        "/people",
+    ):
         page.goto(address)
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280, address
 
@@ -323,7 +345,15 @@ def test_the_log_has_what_was_done_in_order(site: Website, visit: Open, name: st
     page.click("#save")
     settled(page, "Created")
     seen = [(row["event_type"], row["element_id"]) for row in site.log(name) if row["event_type"] != "control"]
-    wanted = [("click", "new-event"), ("navigate", "panel"), ("input", "title"), ("click", "save"), ("submit", "event-form"), ("action", "create-event"), ("navigate", "week")]
+    wanted = [
+        ("click", "new-event"),
+        ("navigate", "panel"),
+        ("input", "title"),
+        ("click", "save"),
+        ("submit", "event-form"),
+        ("action", "create-event"),
+        ("navigate", "week"),
+    ]
     places = [seen.index(item) for item in wanted[:-1]]
     assert places == sorted(places)
     assert seen[-1] == wanted[-1]

@@ -60,9 +60,9 @@ def works(page: Page, site: Website, address: str, found: dict[str, Any]) -> boo
     page.keyboard.press("Enter")
     for _ in range(40):
         page.wait_for_timeout(50)
-        if left or state(site) != rows or changed(page, before):
+        if left or changed(page, before):
             return True
-    return False
+    return state(site) != rows
 
 
 def changed(page: Page, before: dict[str, Any]) -> bool:

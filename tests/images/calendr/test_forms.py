@@ -32,7 +32,15 @@ def starts(visitor: Visitor, title: str, address: str = "/agenda/2026-03-09") ->
 
 def test_create(visitor: Visitor) -> None:
     visitor.get("/events/new?date=2026-03-12")
-    answer = visitor.submit("event-form", title="Coffee <b>& cake</b>", start_time="11:00", end_time="11:30", guests=["Jonas Weber", "new@lattice.example"], location="Bar", reminder="30")
+    answer = visitor.submit(
+        "event-form",
+        title="Coffee <b>& cake</b>",
+        start_time="11:00",
+        end_time="11:30",
+        guests=["Jonas Weber", "new@lattice.example"],
+        location="Bar",
+        reminder="30",
+    )
     assert answer.status == 303
     (event,) = rows(visitor, "events", title="Coffee <b>& cake</b>")
     assert event["id"] == "evt-1"
@@ -169,8 +177,8 @@ def test_trash(visitor: Visitor) -> None:
     visitor.submit(f"restore-form-{trashed['id']}")
     after = visitor.site.get(f"/state?session_id={visitor.session}").json
     assert {k: v for k, v in after.items() if k != "notices"} == {k: v for k, v in before.items() if k != "notices"}
-    for id in ("evt-retro", "evt-lunch"):
-        visitor.get(f"/events/{id}/delete")
+    for event in ("evt-retro", "evt-lunch"):
+        visitor.get(f"/events/{event}/delete")
         visitor.submit("delete-form")
     visitor.get("/trash")
     visitor.submit("purge-form-trs-2")
@@ -206,7 +214,14 @@ def test_what_is_not_mine_cannot_be_changed(visitor: Visitor) -> None:
 
 
 def test_others_private_events_stay_private(visitor: Visitor) -> None:
-    for address in ("/week/2026-03-09", "/agenda/2026-03-09", "/events/evt-jonas-dentist", "/people/per-jonas", "/search?q=physio", "/find-time?guests=jonas@harbor.example"):
+    for address in (
+        "/week/2026-03-09",
+        "/agenda/2026-03-09",
+        "/events/evt-jonas-dentist",
+        "/people/per-jonas",
+        "/search?q=physio",
+        "/find-time?guests=jonas@harbor.example",
+    ):
         visitor.get(address)
         assert "Physiotherapy" not in visitor.html, address
     assert "Busy" in visitor.get("/events/evt-jonas-dentist").content.decode()

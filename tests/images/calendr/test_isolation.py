@@ -23,7 +23,16 @@ def routes() -> list[tuple[str, str]]:
 def fill(owner: Visitor) -> None:
     """Rows of every kind that carry the canary."""
     owner.get("/events/new?date=2026-03-11")
-    owner.submit("event-form", title=f"{CANARY} plan", location=CANARY, description=CANARY, start_time="09:20", end_time="09:45", guests=f"{CANARY}@lattice.example", reminder="30")
+    owner.submit(
+        "event-form",
+        title=f"{CANARY} plan",
+        location=CANARY,
+        description=CANARY,
+        start_time="09:20",
+        end_time="09:45",
+        guests=f"{CANARY}@lattice.example",
+        reminder="30",
+    )
     owner.get("/events/new?date=2026-03-12")
     owner.submit("event-form", title=f"{CANARY} series", repeat="daily", guests="jonas@harbor.example")
     owner.get("/events/new?date=2026-03-12")
@@ -45,8 +54,10 @@ def test_every_address_with_the_ids_of_another_session(site: Website) -> None:
     assert mine.decode().count(CANARY) >= 8
     state = json.loads(mine)
     values = {
-        "ref": ["evt-1", "evt-2", "evt-2_2026-03-12", "evt-3"], "id": [state["trash"][0]["id"], "cal-1", state["shares"][-1]["id"]], "day": ["2026-03-11", "2026-03"],
-    }  # fmt: skip
+        "ref": ["evt-1", "evt-2", "evt-2_2026-03-12", "evt-3"],
+        "id": [state["trash"][0]["id"], "cal-1", state["shares"][-1]["id"]],
+        "day": ["2026-03-11", "2026-03"],
+    }
     seen = 0
     for method, path in routes():
         names = re.findall(r"\{(\w+)\}", path)
@@ -60,7 +71,15 @@ def test_every_address_with_the_ids_of_another_session(site: Website) -> None:
                     seen += 1
             elif names:
                 stranger.get("/shortcuts")
-                fields = {"title": "x", "start": "2026-03-11T10:00", "end": "2026-03-11T11:00", "scope": "all", "response": "declined", "share": "shr-1", "action": "1"}
+                fields = {
+                    "title": "x",
+                    "start": "2026-03-11T10:00",
+                    "end": "2026-03-11T11:00",
+                    "scope": "all",
+                    "response": "declined",
+                    "share": "shr-1",
+                    "action": "1",
+                }
                 answer = stranger.post(address, fields)
                 assert answer.status in (403, 404, 422), (address, answer.status)
                 seen += 1

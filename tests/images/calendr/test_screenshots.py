@@ -43,7 +43,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Website]:
 @pytest.mark.parametrize("name", SHOTS)
 def test_screenshot(shown: Website, browser: Browser, tmp_path: Path, name: str) -> None:
     address, scheme, width, clicks = SHOTS[name]
-    context = browser.new_context(viewport={"width": width, "height": 720 if width > 400 else 844}, color_scheme="dark" if scheme == "dark" else "light", base_url=shown.origin)
+    context = browser.new_context(
+        viewport={"width": width, "height": 720 if width > 400 else 844}, color_scheme="dark" if scheme == "dark" else "light", base_url=shown.origin
+    )
     page = context.new_page()
     page.goto(f"/?session_id={'shots'}")
     page.goto(address)

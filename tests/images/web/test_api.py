@@ -153,7 +153,9 @@ def test_verifier_sees_the_log(site: Website) -> None:
     visitor.get("/events/evt-retro/delete")
     assert visitor.submit("delete-form").status == 303
     asserts = [{"comparator": "eq", "function": "count", "function_args": ["_result[*]", {"event_type": "action", "element_id": "delete-event"}], "value": 1}]
-    answer = site.post("/verifier", {"sessionId": "vl", "checks": [{"id": "deleted", "type": "log", "asserts": asserts}, count("trash", {"event_id": "evt-retro"}, 1)]})
+    answer = site.post(
+        "/verifier", {"sessionId": "vl", "checks": [{"id": "deleted", "type": "log", "asserts": asserts}, count("trash", {"event_id": "evt-retro"}, 1)]}
+    )
     assert answer.json["success"] is True
 
 
@@ -179,7 +181,11 @@ def test_health_and_openapi(site: Website) -> None:
     assert health["version"]
     document = site.get("/api/openapi.json").json
     assert {"/reset", "/task", "/prompt", "/verifier", "/state", "/log", "/health"} <= document["paths"].keys()
-    assert document["paths"]["/reset"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"].keys() >= {"sessionId", "dataPack", "baseWeek"}
+    assert document["paths"]["/reset"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"].keys() >= {
+        "sessionId",
+        "dataPack",
+        "baseWeek",
+    }
 
 
 def test_health_names_what_is_wrong(tmp_path: Path) -> None:
@@ -323,7 +329,9 @@ def test_packs_are_checked(tmp_path: Path) -> None:
         "- {id: evt-b, calendar_id: cal-nobody, title: B, start: '{+0 Foo}', end: '{+0 Mon} 11:00', organizer_id: per-maya, colour: red}\n"
         "- {id: evt-c, calendar_id: cal-maya, title: C, start: '{+0 Mon} 10:00', end: '{+0 Mon} 11:00', organizer_id: per-maya, show_as: maybe}\n"
     )
-    done = subprocess.run([sys.executable, "-m", "server.packs", "check", "bad"], cwd=IMAGES / "calendr", env={"PACKS": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "server.packs", "check", "bad"], cwd=IMAGES / "calendr", env={"PACKS": str(tmp_path)}, capture_output=True, text=True
+    )
     assert done.returncode == 1
     said = done.stdout.splitlines()
     assert any(line.startswith("bad/events.yaml:1: id: 'evt-1'") for line in said)

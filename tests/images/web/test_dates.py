@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.images.web.website import IMAGES  # noqa: F401  # puts images/ on the path
+
 from _web import dates  # isort: skip
 
 BASE = date(2025, 1, 6)
@@ -68,10 +69,34 @@ TO_TEMPLATES = [
 ]
 
 STAY = [
-    "no date at all", "Wednesday", "next Wednesday", "2025-02-30", "2025-13-01", "12025-01-15", "2025-01-155", "2025-1-5", "February 30", "Feb 29, 2025",
-    "Thursday, January 15, 2025", "January 2025", "Mar 10:30", "Mar 10-11am", "March 10am", "June 5.5", "May 10%", "may 5", "May apples", "Room 15", "version 2025.01.15",
-    "January 10-6", "Marchand 5", "5 Mayors", "", "{+1 Foo}", "1/15/2025",
-]  # fmt: skip
+    "no date at all",
+    "Wednesday",
+    "next Wednesday",
+    "2025-02-30",
+    "2025-13-01",
+    "12025-01-15",
+    "2025-01-155",
+    "2025-1-5",
+    "February 30",
+    "Feb 29, 2025",
+    "Thursday, January 15, 2025",
+    "January 2025",
+    "Mar 10:30",
+    "Mar 10-11am",
+    "March 10am",
+    "June 5.5",
+    "May 10%",
+    "may 5",
+    "May apples",
+    "Room 15",
+    "version 2025.01.15",
+    "January 10-6",
+    "Marchand 5",
+    "5 Mayors",
+    "",
+    "{+1 Foo}",
+    "1/15/2025",
+]
 
 
 @pytest.mark.parametrize(("text", "wanted"), TO_TEMPLATES)
