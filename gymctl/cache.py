@@ -242,11 +242,11 @@ def check(path: Path) -> None:
         raise IntegrityError(f"{path} should have sha256 {path.name} and has {found}", hint="`gymctl cache gc --all` removes it; it is made or fetched again")
 
 
-def gc(keep: set[str] = frozenset(), *, everything: bool = False) -> list[dict[str, Any]]:  # type: ignore[assignment]  # an empty set for a default
-    """Remove temp files and locks nobody holds, and objects no key names (with `everything`: all not in `keep`); what went."""
+def gc(*, everything: bool = False) -> list[dict[str, Any]]:
+    """Remove temp files and locks nobody holds, and objects no key names (with `everything`: all); what went."""
     removed = [*_remove_unheld(_folder("tmp")), *_remove_unheld(_folder("locks"))]
     for row in entries():
-        if row["sha256"] in keep or (row["used_by"] and not everything):
+        if row["used_by"] and not everything:
             continue
         path = _folder("objects") / row["sha256"]
         for used in row["used_by"]:

@@ -24,7 +24,6 @@ from typing import Any
 
 from gymctl import paths, proc, runners
 from gymctl.errors import Conflict, NotFound, Unavailable
-from gymctl.runners import BUILT_IN
 
 VERSION = 1
 LOCK_TIMEOUT = 30.0
@@ -231,7 +230,7 @@ def end(name: str, told: Callable[[str], None] = lambda text: None) -> None:
         sweep(instance.runner, name)
         proc.end_labeled(label(name))  # a helper no record names any more, a browser's own children: whatever the runner
     else:
-        for module_name in BUILT_IN:
+        for module_name in runners.available():
             with contextlib.suppress(Unavailable):  # an engine that is not there has nothing of ours
                 sweep(module_name, name)
     shutil.rmtree(paths.instances_dir() / name, ignore_errors=True)
@@ -256,7 +255,7 @@ def sweep(runner_name: str, name: str) -> None:
 def labeled(told: Callable[[str], None] = lambda text: None) -> dict[str, tuple[str, dict[str, Any]]]:
     """{name: (runner, handle)} of everything on this host that carries our label."""
     found: dict[str, tuple[str, dict[str, Any]]] = {}
-    for runner_name in BUILT_IN:
+    for runner_name in runners.available():
         try:
             handles = runners.load(runner_name).find()
         except Unavailable as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import re
@@ -192,6 +193,8 @@ def _typed(value: Any, kind: type) -> Any:
         if str(value).lower() not in ("true", "on", "yes", "1", "false", "off", "no", "0"):
             raise ValueError(value)
         return str(value).lower() in ("true", "on", "yes", "1")
+    if kind is float and not math.isfinite(float(value)):
+        raise ValueError(value)
     return kind(value)
 
 

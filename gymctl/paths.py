@@ -25,8 +25,12 @@ VARIABLES = {
     "GYMCTL_SESSION": "set for an agent: its session",
     "GYMCTL_TOKEN": "set for an agent: the instance's token, where its kind asks for one",
     "GYMCTL_LABEL": "set for everything that is started: whose it is",
+    "XDG_RUNTIME_DIR": "where sockets of helpers live, as long as it is short (default: a folder of this user in /tmp)",
     "DOCKER_HOST": "the Docker engine's address (runner docker)",
-    "NO_COLOR": "no colors on a terminal",
+    "DOCKER_TLS_VERIFY, DOCKER_CERT_PATH": "how to speak TLS with an engine on another machine, as the docker command has it",
+    "HTTPS_PROXY, NO_PROXY, PIP_*": "handed to pip where packages are installed; gymctl itself speaks to instances and engines without a proxy",
+    "CI": "set: nothing is redrawn in place, also on a terminal",
+    "NO_COLOR": "no colors on a terminal (nor with TERM=dumb)",
 }
 """Every variable that is read or set, for README's table."""
 

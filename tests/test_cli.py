@@ -127,6 +127,7 @@ WRONG = [
     (2, "UsageError", ["verify", "x", "--judge", "'"]),
     (2, "UsageError", ["run", RECIPE, "-e", "novalue"]),
     (2, "UsageError", ["run", RECIPE, "--runner", "local", "--opt", "memory=1g"]),
+    (2, "UsageError", ["run", RECIPE, "--runner", "docker", "--opt", "cpus=nan"]),
     (2, "UsageError", ["run", RECIPE, "--name", "../up"]),
     (2, "UsageError", ["step", "x"]),
     (2, "UsageError", ["stop"]),
@@ -242,3 +243,19 @@ def test_progress_is_for_terminals_only(cli: Cli) -> None:
     out, _ = child.communicate(timeout=20)
     os.close(main)
     assert out == ""
+
+
+def test_a_broken_runner_of_another_package_is_a_row(cli: Cli) -> None:
+    site = cli.folder / "site"
+    for name, text in {"torn.py": "x = (", "bare.py": "", "theirs-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: theirs\nVersion: 1\n"}.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    (site / "theirs-1.dist-info/entry_points.txt").write_text("[gymctl.runners]\ntorn = torn\nbare = bare\nlost = lost\n")
+    cli.env["PYTHONPATH"] = str(site)
+    report = cli("doctor", "torn", "bare", "lost", "--json", code=1).json["runners"]
+    for name in ("torn", "bare", "lost"):
+        assert report[name]["usable"] is False
+        assert "cannot be loaded" in report[name]["findings"][0]["detail"]
+    assert cli("run", RECIPE, "--runner", "torn", code=5).err.startswith("error: the runner torn")
+    cli("ps", "--all", "--json")
+    cli("cache", "gc")

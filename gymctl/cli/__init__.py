@@ -217,7 +217,7 @@ def _leave(code: int) -> NoReturn:
 
 def fields(pairs: tuple[str, ...], what: str) -> dict[str, str]:
     """`K=V` words as a mapping; UsageError."""
-    made: dict[str, Any] = {}
+    made: dict[str, str] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gymctl.cli import fields, ui
+from gymctl.cli import complete, fields, ui
 
 EPILOG = ui.examples(
     "gymctl build-image agent-environment",
@@ -16,7 +16,7 @@ EPILOG = ui.examples(
 
 
 @click.command("build-image", epilog=EPILOG)
-@click.argument("image")
+@click.argument("image", shell_complete=complete.images)
 @click.option("--format", "form", type=click.Choice(["oci"]), default="oci", show_default=True, help="What to build.")
 @click.option("--base", metavar="REF|TAR", help="What to build on: a reference, an archive, or a root file system's tar with Python.")
 @click.option("--set", "sets", multiple=True, metavar="K=V", help="A value for an ARG of the Dockerfile; may be repeated.")

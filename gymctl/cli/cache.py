@@ -15,7 +15,7 @@ from gymctl.errors import IntegrityError, Unavailable
 EPILOG = ui.examples("gymctl cache ls", "gymctl cache verify", "gymctl cache gc", "gymctl cache gc --all")
 
 
-@click.group("cache", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("cache", epilog=EPILOG)
 def command() -> None:
     """What gymctl can make or fetch again, and what killed commands left behind."""
 
@@ -79,7 +79,7 @@ def gc(everything: bool, as_json: bool) -> None:
 
 def _tidied(runners: ModuleType) -> Iterator[dict[str, Any]]:
     """What runners keep for all instances and nothing uses now, removed: {path, bytes} each."""
-    for name in runners.BUILT_IN:
-        module = runners.load(name)
+    for name in runners.available():
         with contextlib.suppress(Unavailable):  # an engine that is not there; the orphans' search has said so
+            module = runners.load(name)
             yield from ({"path": gone, "bytes": 0} for gone in (module.tidy() if hasattr(module, "tidy") else ()))

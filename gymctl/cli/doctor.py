@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import click
 
 from gymctl.cli import complete, ui
+from gymctl.errors import Unavailable
 
 EPILOG = ui.examples("gymctl doctor", "gymctl doctor docker", "gymctl doctor --features", "gymctl doctor --json")
 
@@ -26,7 +28,8 @@ def command(names: tuple[str, ...], features: bool, as_json: bool) -> int:
         _features(doctor.feature_table(), as_json)
         return 0
     for name in names:
-        runners.load(name)
+        with contextlib.suppress(Unavailable):  # a broken one is a finding; one that nobody knows ends this before anything is tried
+            runners.load(name)
     with ui.telling() as told:
         report: dict[str, Any] = {"host": doctor.host(), "runners": {}}
         for name in names or runners.available():

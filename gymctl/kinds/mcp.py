@@ -88,12 +88,6 @@ def _text(answer: Json) -> str:
     return " ".join(str(b.get("text", "")) for b in blocks if isinstance(b, dict)) if isinstance(blocks, list) else ""
 
 
-def observe(client: wire.Client, session: str) -> Json:
-    """Every row of a session: {server: {table: [rows]}}."""
-    answer = client.call(f"/state?session_id={quote(session, safe='')}")
-    return answer if isinstance(answer, dict) else {"state": answer}
-
-
 def verify(client: wire.Client, session: str, checks: list[Json], timeout: float) -> wire.Reply:
     """What the verifier answers, whatever that is."""
     body = {"tags": {"assignmentId": session}, "session_id": session, "checks": checks, "timeout": timeout}
@@ -101,7 +95,7 @@ def verify(client: wire.Client, session: str, checks: list[Json], timeout: float
 
 
 def log(client: wire.Client, session: str) -> list[Any]:
-    """The calls of a session, oldest first, with who made them; NotFound where an environment keeps none."""
+    """The calls of a session, oldest first, with who made them; NotFound, or EnvError of status 404, where an environment keeps none."""
     answer = client.call(f"/log?session_id={quote(session, safe='')}")
     rows = answer.get("log", answer.get("calls")) if isinstance(answer, dict) else answer
     if not isinstance(rows, list):

@@ -21,10 +21,14 @@ def load(name: str) -> ModuleType:
         if entry is None:
             raise NotFound(f"no runner {name!r}", hint=f"known: {', '.join(available())}")
         where = entry.value
+    hint = f"reinstall the package that brings {where}"
     try:
-        return importlib.import_module(where)
-    except ImportError as error:
-        raise Unavailable(f"the runner {name} cannot be loaded: {error}", hint=f"reinstall the package that brings {where}") from error
+        module = importlib.import_module(where)
+    except (ImportError, SyntaxError) as error:
+        raise Unavailable(f"the runner {name} cannot be loaded: {error}", hint=hint) from error
+    if not hasattr(module, "SPEC"):
+        raise Unavailable(f"the runner {name} cannot be loaded: {where} has no SPEC", hint=hint)
+    return module
 
 
 def available() -> list[str]:
