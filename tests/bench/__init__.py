@@ -8,15 +8,20 @@ from collections.abc import Callable
 
 
 def pairs(ours: Callable[[], object], other: Callable[[], object], count: int = 15) -> tuple[list[float], list[float]]:
-    """Seconds of each call, in turn: ours, the other, the other, ours, ..."""
+    """Seconds of each call, in turn: ours, the other, the other, ours, ...; a pair before that does not count.
+
+    A call may return what ends it: that is called too, and not measured.
+    """
     first: list[float] = []
     second: list[float] = []
-    for n in range(count):
+    for n in range(count + 1):
         for call, taken in ((ours, first), (other, second)) if n % 2 else ((other, second), (ours, first)):
             began = time.perf_counter()
-            call()
+            end = call()
             taken.append(time.perf_counter() - began)
-    return first, second
+            if callable(end):
+                end()
+    return first[1:], second[1:]
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -81,20 +81,7 @@ def start() -> bool:
             healthy(server.port)
             return server.stop
 
-        return report("start to healthy", *_timed(ours, bare, 15), goal=2.0)
-
-
-def _timed(ours: Callable[[], Callable[[], None]], other: Callable[[], Callable[[], None]], count: int) -> tuple[list[float], list[float]]:
-    """Like pairs(), but what a call returns is called outside the measured time."""
-    first: list[float] = []
-    second: list[float] = []
-    for n in range(count):
-        for call, taken in ((ours, first), (other, second)) if n % 2 else ((other, second), (ours, first)):
-            began = time.perf_counter()
-            end = call()
-            taken.append(time.perf_counter() - began)
-            end()
-    return first, second
+        return report("start to healthy", *pairs(ours, bare), goal=2.0)
 
 
 def request(body: bytes) -> bytes:
