@@ -12,7 +12,7 @@ from _web.site import Route, Site
 from _web.store import Row
 from _web.tables import REQUIRED
 
-from . import __version__, events, others, recurrence, views
+from . import __version__, calendars, events, people, recurrence, searching, settings, views
 from .shell import shell
 from .tables import TABLES
 
@@ -24,18 +24,18 @@ _GET = {
     "/events/{ref}/edit": (events.edit, "edit-event"),
     "/events/{ref}/move": (events.ask_move, "ask-move"),
     "/events/{ref}/delete": (events.ask_delete, "ask-delete"),
-    "/calendars": (others.calendars, "calendars"),
-    "/calendars/new": (others.new_calendar, "new-calendar"),
-    "/calendars/{id}": (others.calendar, "calendar"),
-    "/calendars/{id}/delete": (others.ask_delete_calendar, "ask-delete-calendar"),
-    "/people": (others.people, "people"),
-    "/people/{id}": (others.person, "person"),
-    "/find-time": (others.find_time, "find-time"),
-    "/search": (others.search, "search"),
-    "/trash": (others.trash, "trash"),
-    "/notices": (others.notices, "notices"),
-    "/settings": (others.settings, "settings"),
-    "/shortcuts": (others.shortcuts, "shortcuts"),
+    "/calendars": (calendars.calendars, "calendars"),
+    "/calendars/new": (calendars.new_calendar, "new-calendar"),
+    "/calendars/{id}": (calendars.calendar, "calendar"),
+    "/calendars/{id}/delete": (calendars.ask_delete_calendar, "ask-delete-calendar"),
+    "/people": (people.people, "people"),
+    "/people/{id}": (people.person, "person"),
+    "/find-time": (people.find_time, "find-time"),
+    "/search": (searching.search, "search"),
+    "/trash": (searching.trash, "trash"),
+    "/notices": (settings.notices, "notices"),
+    "/settings": (settings.settings, "settings"),
+    "/shortcuts": (settings.shortcuts, "shortcuts"),
 }
 _POST = {
     "/events": (events.create, "create-event"),
@@ -43,17 +43,17 @@ _POST = {
     "/events/{ref}/move": (events.move, "move-event"),
     "/events/{ref}/delete": (events.delete, "delete-event"),
     "/events/{ref}/respond": (events.respond, "respond"),
-    "/calendars": (others.create_calendar, "create-calendar"),
-    "/calendars/{id}": (others.save_calendar, "save-calendar"),
-    "/calendars/{id}/delete": (others.delete_calendar, "delete-calendar"),
-    "/calendars/{id}/toggle": (others.toggle_calendar, "toggle-calendar"),
-    "/calendars/{id}/share": (others.share, "share-calendar"),
-    "/calendars/{id}/unshare": (others.unshare, "unshare-calendar"),
-    "/trash/{id}/restore": (others.restore, "restore"),
-    "/trash/{id}/purge": (others.purge, "purge"),
-    "/trash/empty": (others.empty_trash, "empty-trash"),
-    "/reminders/dismiss": (others.dismiss, "dismiss-reminder"),
-    "/settings": (others.save_settings, "save-settings"),
+    "/calendars": (calendars.create_calendar, "create-calendar"),
+    "/calendars/{id}": (calendars.save_calendar, "save-calendar"),
+    "/calendars/{id}/delete": (calendars.delete_calendar, "delete-calendar"),
+    "/calendars/{id}/toggle": (calendars.toggle_calendar, "toggle-calendar"),
+    "/calendars/{id}/share": (calendars.share, "share-calendar"),
+    "/calendars/{id}/unshare": (calendars.unshare, "unshare-calendar"),
+    "/trash/{id}/restore": (searching.restore, "restore"),
+    "/trash/{id}/purge": (searching.purge, "purge"),
+    "/trash/empty": (searching.empty_trash, "empty-trash"),
+    "/reminders/dismiss": (settings.dismiss, "dismiss-reminder"),
+    "/settings": (settings.save_settings, "save-settings"),
 }
 _VIEWS = {"day": views.day, "week": views.week, "month": views.month, "agenda": views.agenda}
 ROUTES = [
