@@ -103,9 +103,9 @@ class Actions:
         wanted = []
         for event, value in events.items():
             name, _, direction = str(event).rpartition("_")
-            button(name)
             if direction not in ("down", "up") or not isinstance(value, bool):
                 raise bad(f"no button event {event!r}: {value!r}", '"left_down", "left_up", ...: true')
+            button(name)
             if value:
                 wanted.append((name, direction == "down"))
         return lambda done: self._hands.hold_buttons(wanted)

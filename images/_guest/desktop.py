@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -29,6 +30,9 @@ FAMILY_WILD = 0xFFFF
 DISPLAY_SECONDS = 30
 STOP_SECONDS = 3.0
 BUS_LAUNCHER = ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately", "--a11y=1")
+OPENBOX_NAMESPACE = "http://openbox.org/3.4/rc"
+OPENBOX = Path("/etc/xdg/openbox/rc.xml")
+KEPT_KEYS = ("A-F4", "A-Tab", "A-S-Tab")
 PROGRAMS: tuple[tuple[str, ...], ...] = (("openbox",), ("tint2",), ("pcmanfm", "--desktop"))
 """The window manager (needed), the panel and the desktop's icons (left out, with a line in the log, where they are not installed)."""
 OURS = (
@@ -122,6 +126,16 @@ class Desktop:
         if self._user and os.getuid() == 0:
             os.chown(path, self._user.pw_uid, self._user.pw_gid)
         return path
+
+    def window_manager(self) -> list[str]:
+        """openbox with its own settings, less most of its keys: it grabs them all anew, for a second, whenever a key is given another character."""
+        ElementTree.register_namespace("", OPENBOX_NAMESPACE)
+        tree = ElementTree.parse(OPENBOX)  # noqa: S314  # the distribution's file
+        keyboard = tree.getroot().find(f"{{{OPENBOX_NAMESPACE}}}keyboard")
+        for binding in list(keyboard) if keyboard is not None else []:
+            if keyboard is not None and binding.get("key") not in KEPT_KEYS:
+                keyboard.remove(binding)
+        return ["openbox", "--config-file", str(self._private("openbox.xml", ElementTree.tostring(tree.getroot())))]
 
     def start_bus(self) -> None:
         """The session bus and, on it, accessibility."""
@@ -290,7 +304,7 @@ def desktop() -> int:
             session.spawn("accessibility", BUS_LAUNCHER)
         for argv in PROGRAMS:
             if shutil.which(argv[0]):
-                session.spawn(argv[0], argv, again=True)
+                session.spawn(argv[0], session.window_manager() if argv is PROGRAMS[0] and OPENBOX.exists() else argv, again=True)
             elif argv is PROGRAMS[0]:
                 sys.exit(f"there is no {argv[0]}: install it")
             else:

@@ -24,7 +24,7 @@ EMPTIED = ("tmp", "var/tmp", "var/log", "var/cache", "var/lib/apt/lists", "run",
 REMOVED = (
     "etc/hostname", "etc/resolv.conf", "var/lib/dbus/machine-id", "var/lib/systemd/random-seed", "etc/.pwd.lock", "etc/mtab", "var/lib/dpkg/lock",
     "var/lib/dpkg/lock-frontend", "var/lib/dpkg/status-old", "var/lib/dpkg/available", "var/lib/dpkg/diversions-old", "var/lib/dpkg/statoverride-old",
-    "etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-", "etc/subuid-", "etc/subgid-", "etc/apt/sources.list", "var/lib/ucf/cache",
+    "etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-", "etc/subuid-", "etc/subgid-", "etc/apt/sources.list",
 )  # fmt: skip
 PACKAGES_OF_ARCHIVES = ("mouseinfo", "pyautogui", "pygetwindow", "pyrect", "pymsgbox", "pyperclip", "pyscreeze", "pytweening")
 
@@ -127,7 +127,8 @@ def clean(root: Path) -> None:
         for entry in (root / name).iterdir():
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     for name in REMOVED:
-        (root / name).unlink(missing_ok=True)
+        path = root / name
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     for pattern in ("etc/ssh/ssh_host_*", "etc/ssl/private/*", "var/lib/dpkg/*-old", "etc/apt/sources.list.d/*", "var/lib/systemd/catalog/database"):
         for path in root.glob(pattern):
             path.unlink()

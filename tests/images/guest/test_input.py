@@ -72,7 +72,9 @@ def editor(desk: Desk, folder: Path) -> dict[str, Any]:
 
 
 def saved(desk: Desk, folder: Path) -> str:
-    """What Ctrl+S has written."""
+    """What Ctrl+S has written, once the editor knows that there is something to save."""
+    desk.until(lambda: any(w["title"].startswith("*") for w in desk.windows()))
+    desk.get("/frame?format=jpeg&stable=0.2&timeout=10")
     desk.act({"keyboard": {"keys": "ctrl+s"}})
     desk.until(lambda: not any(w["title"].startswith("*") for w in desk.windows()) and (folder / "note.txt").read_text())
     return (folder / "note.txt").read_text().removesuffix("\n")
@@ -93,7 +95,7 @@ def test_selecting_with_the_mouse(desk: Desk, tmp_path: Path) -> None:
 def copy(desk: Desk, selecting: dict[str, Any]) -> None:
     """Select with the mouse and copy, once the editor has noticed that there is something to copy."""
     desk.act({"mouse": selecting})
-    desk.get("/frame?format=jpeg&stable=0.3&timeout=5")
+    desk.get("/frame?format=jpeg&stable=0.6&timeout=5")  # longer than the time between the clicks of a double one
     desk.act({"keyboard": {"keys": ["ctrl", "c"]}})
 
 
@@ -129,7 +131,8 @@ def test_events_that_programs_see(desk: Desk, tmp_path: Path) -> None:
     [
         ({"mouse": {"left_click": [1280, 10]}}, "outside the screen"), ({"mouse": {"left_click": [-1, 10]}}, "outside the screen"),
         ({"mouse": {"left_click": [10]}}, "no point"), ({"mouse": {"left_click": [True, 1]}}, "no point"), ({"mouse": {"leftclick": [1, 1]}}, "left_click"),
-        ({"mouse": {"left_click_drag": [[1, 1], [1, 720]]}}, "outside"), ({"mouse": {"scroll": 1.5}}, "scroll"), ({"mouse": {"buttons": {"left": True}}}, "left_down"),
+        ({"mouse": {"left_click_drag": [[1, 1], [1, 720]]}}, "outside"), ({"mouse": {"scroll": 1.5}}, "scroll"),
+        ({"mouse": {"buttons": {"left": 1}}}, "button"),
         ({"keyboard": {"keys": "ctrl+entr"}}, "'enter'"), ({"keyboard": {"keys": []}}, "chord"), ({"keyboard": {"text": 5}}, "no text"),
         ({"action": "wait", "seconds": -1}, "wait"), ({"action": "screenshot"}, "frames come from"), ({}, "no action"), (5, "no action"),
         ({"mouse": {"move": [1, 1]}, "voice": 1}, "voice"),
