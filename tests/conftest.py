@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -90,7 +91,8 @@ class Cli:
         if "DOCKER_HOST" in self.env:  # an engine has addresses for about thirty networks
             subprocess.run(self.argv("cache", "gc"), env=self.env, capture_output=True, check=False, cwd=self.folder)
         for pid in self.leftovers():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended in between
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

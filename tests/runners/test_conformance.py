@@ -16,9 +16,15 @@ from typing import Any
 import anyio
 import pytest
 
+from gymctl.builds import Builder
+from gymctl.runner import Runner
+from gymctl.runners import docker, local
 from tests.conftest import RECIPE, Cli
 
 RUNNERS = ("local", "docker")
+# For mypy: each module is what the contract says, signature by signature.
+MODULES: tuple[Runner, ...] = (local, docker)
+BUILDER: Builder = docker
 
 
 @pytest.fixture(params=RUNNERS)
