@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sqlite3
 import time
@@ -31,7 +30,6 @@ class Outcome:
 
     text: bytes = b""
     fault: Fault | None = None
-    session: Key | None = None
 
 
 @dataclass(slots=True)
@@ -48,7 +46,7 @@ class Caller:
         async with self.sessions.use(key, caller, f"call of {name}") as session:
             if self._is_quick(name):
                 return self._timed(session, caller, name, args)
-            return await asyncio.to_thread(self._timed, session, caller, name, args)
+            return await session.in_thread(self._timed, session, caller, name, args)
 
     def _is_quick(self, name: str) -> bool:
         return self.took.get(name, 1.0) < QUICK_S
@@ -73,7 +71,7 @@ def run(session: Session, caller: str, name: str, args: Row) -> Outcome:
         text = _encode(tool.function(context, **_read(tool, args, context.zone)))
         session.record(caller, "tool", tool.name, _encode(args).decode(), True, text)
         connection.execute("COMMIT")
-        return Outcome(text, None, session.key)
+        return Outcome(text)
     except BaseException as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -82,7 +80,7 @@ def run(session: Session, caller: str, name: str, args: Row) -> Outcome:
         session.record(caller, "tool", ALIASES.get(name, name), _encode(args).decode(), False, _encode({"type": fault.type, "message": fault.message}))
         if fault.type == "InternalError":
             raise
-        return Outcome(b"", fault, session.key)
+        return Outcome(fault=fault)
 
 
 def _as_fault(error: BaseException) -> Fault:

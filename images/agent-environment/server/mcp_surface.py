@@ -13,6 +13,7 @@ from . import __version__, surface_tools
 from .answers import foreign_origin, header_text
 from .answers import of_fault as answer_of
 from .calls import Caller, Outcome
+from .envelope import MAX_CALLER
 from .faults import Fault
 from .sessions import OWN_KEY, Key, assignment
 
@@ -116,4 +117,4 @@ def _asker(context: ServerRequestContext[Any, Any]) -> tuple[Key, str]:
     request = context.request
     assert isinstance(request, Request)  # noqa: S101 - what the SDK's HTTP transport attaches
     headers = request.headers
-    return _key(request), (headers.get("x-caller") or headers.get("user-agent") or "mcp")[:200]
+    return _key(request), (headers.get("x-caller") or headers.get("user-agent") or "mcp")[:MAX_CALLER]

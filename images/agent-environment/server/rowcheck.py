@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from .faults import did_you_mean
 from .tables import REQUIRED, SERVERS, VALUES, Column, Table
 from .yamlrows import Located, Problem, load
 
@@ -44,12 +44,6 @@ def check(folder: Path) -> Checked:
     return checked
 
 
-def near(word: str, known: Iterable[str]) -> str:
-    """ " (did you mean ...?)" or nothing."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {found[0]!r}?)" if found else ""
-
-
 def _read_head(folder: Path, checked: Checked) -> None:
     name = f"{folder.name}/universe.yaml"
     path = folder / "universe.yaml"
@@ -62,7 +56,7 @@ def _read_head(folder: Path, checked: Checked) -> None:
         checked.problems.append(Problem(name, 1, f"must be a mapping with {', '.join(HEAD)}"))
         return
     found = document.value
-    checked.problems += [Problem(name, found[key].line, f"unknown field {key!r}{near(key, HEAD)}") for key in found if key not in HEAD]
+    checked.problems += [Problem(name, found[key].line, f"unknown field {key!r}{did_you_mean(key, HEAD)}") for key in found if key not in HEAD]
     checked.problems += [Problem(name, 1, f"{key!r} is missing") for key in HEAD if key not in found]
     for key in HEAD.keys() & found.keys():
         if fault := _head_fault(HEAD[key], found[key].plain()):
@@ -95,7 +89,7 @@ def _read_table(path: Path, name: str, checked: Checked, places: dict[str, list[
     short = rest.removesuffix(".yaml")
     if not rest.endswith(".yaml") or short not in SERVERS.get(server, {}):
         known = [f"{s}/{t}.yaml" for s, tables in SERVERS.items() for t in tables]
-        checked.problems.append(Problem(file, 1, f"no such table{near(name, known)}"))
+        checked.problems.append(Problem(file, 1, f"no such table{did_you_mean(name, known)}"))
         return
     document, problems = load(path.read_text(encoding="utf-8"), file)
     checked.problems += problems
@@ -118,7 +112,7 @@ def _row(item: Located, table: Table, report: Callable[[int, str], None]) -> dic
     given = item.value
     columns = ["id", *table.columns]
     for key in given.keys() - set(columns):
-        report(given[key].line, f"unknown column {key!r}{near(key, columns)}")
+        report(given[key].line, f"unknown column {key!r}{did_you_mean(key, columns)}")
     row: dict[str, Any] = {"id": given["id"].plain() if "id" in given else None}
     if fault := _id_fault(row["id"], table):
         report(item.line, f"id: {fault}")
@@ -195,7 +189,7 @@ def _check_references(checked: Checked, places: dict[str, list[tuple[str, Locate
                 value = row[column.name]
                 if isinstance(value, str) and value not in known:
                     line = item.value[column.name].line
-                    checked.problems.append(Problem(file, line, f"{column.name}: no row {value!r} in {server}.{column.ref}{near(value, known)}"))
+                    checked.problems.append(Problem(file, line, f"{column.name}: no row {value!r} in {server}.{column.ref}{did_you_mean(value, known)}"))
 
 
 def _check_events(checked: Checked, places: dict[str, list[tuple[str, Located]]]) -> None:

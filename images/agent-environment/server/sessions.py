@@ -14,11 +14,11 @@ import os
 import shutil
 import sqlite3
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from . import universe
@@ -26,6 +26,7 @@ from .faults import Fault
 from .registry import Context, User
 from .store import Db, Row
 
+T = TypeVar("T")
 OWN = "@instance"
 MAX_NAME = 512
 MAX_OPEN = 128
@@ -77,6 +78,12 @@ class Session:
         self.universe_id = ""
         self.counts: dict[str, dict[str, int]] = {}
         self.tools: frozenset[str] | None = None
+        self.work: asyncio.Future[Any] | None = None
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Run what may take long in a thread. The session stays locked until it has ended, even when who asked for it is cancelled."""
+        self.work = work = asyncio.ensure_future(asyncio.to_thread(function, *args))
+        return await asyncio.shield(work)
 
     def open(self) -> Context:
         """The session's rows, clock and user; the file must exist."""
@@ -192,14 +199,14 @@ class Sessions:
         session = self._known.setdefault(key, Session(key, self.folder / key.filename))
         async with self._locked(session, doing):
             if session.context is None:
-                await asyncio.to_thread(self._ready, session, caller)
+                await session.in_thread(self._ready, session, caller)
             yield session
 
     async def reset(self, key: Key, caller: str, universe_id: str | None, tools: list[str] | None, args: Row) -> Session:
         """Put the session back to the state of a universe (left out: its own); Fault 404 for an unknown one."""
         session = self._known.setdefault(key, Session(key, self.folder / key.filename))
         async with self._locked(session, "reset"):
-            await asyncio.to_thread(self._reset, session, caller, universe_id, tools, args)
+            await session.in_thread(self._reset, session, caller, universe_id, tools, args)
         return session
 
     @contextlib.asynccontextmanager
@@ -213,8 +220,14 @@ class Sessions:
             session.doing = doing
             yield
         finally:
-            self._note_open(session)
-            session.lock.release()
+            if session.work is None or session.work.done():
+                self._unlock(session)
+            else:
+                session.work.add_done_callback(lambda _: self._unlock(session))
+
+    def _unlock(self, session: Session) -> None:
+        self._note_open(session)
+        session.lock.release()
 
     def _ready(self, session: Session, caller: str) -> None:
         if session.path.exists():

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from . import __version__
 from .answers import answer, encode
 from .calls import Caller, unknown_tool
-from .envelope import Envelope
+from .envelope import SPELLINGS, Envelope
 from .faults import Fault, near
 from .registry import ALIASES, TOOLS
 from .sessions import Session, Sessions
@@ -44,7 +44,8 @@ async def health(request: Request, asked: Envelope) -> Response:
 async def reset(request: Request, asked: Envelope) -> Response:
     """Put a session back to a universe's first state; {message, universe_id, servers: {server: {table: rows}}}."""
     options = asked.get("options", dict, {})
-    universe_id = asked.get("universe", str) or _option(asked, options, "universe_id", "universeId", "universe")
+    chosen = _universe_option(asked, options)
+    universe_id = asked.get("universe", str) or chosen
     tools = _tool_names(asked.get("tools", list))
     seed = asked.fields.get("seed", options.get("seed"))
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
@@ -56,8 +57,9 @@ async def reset(request: Request, asked: Envelope) -> Response:
     return answer({"message": message, "universe_id": session.universe_id, "servers": session.counts}, asked.warnings)
 
 
-def _option(asked: Envelope, options: Row, *spellings: str) -> str | None:
-    for name in options.keys() - {*spellings, "seed"}:
+def _universe_option(asked: Envelope, options: Row) -> str | None:
+    spellings = [spelling for spelling, name in SPELLINGS.items() if name == "universe"]
+    for name in sorted(options.keys() - {*spellings, "seed"}):
         asked.warnings.append(f"unknown option options.{name[:100]} was ignored")
     value = next((options[s] for s in spellings if options.get(s) is not None), None)
     if value is not None and not isinstance(value, str):
@@ -91,7 +93,7 @@ async def _data(request: Request, asked: Envelope, call: str) -> Response:
     server, table = asked.get("server", str), asked.get("table", str)
     chosen = _chosen(server, table)
     async with _sessions(request).use(asked.key, asked.caller, call) as session:
-        data = await asyncio.to_thread(_read, session, asked.caller, call, chosen)
+        data = await session.in_thread(_read, session, asked.caller, call, chosen)
     return answer(data[server] if server else data, asked.warnings)
 
 
@@ -128,5 +130,5 @@ async def log(request: Request, asked: Envelope) -> Response:
     if not str(since).isdigit() or int(since) >= 2**63:
         raise Fault(400, "InvalidRequest", "'since' must be the number of a call")
     async with _sessions(request).use(asked.key, asked.caller, "log") as session:
-        found = await asyncio.to_thread(session.log, int(since))
+        found = await session.in_thread(session.log, int(since))
     return answer({"session": asked.key.name, "universe_id": session.universe_id, "log": found}, asked.warnings)

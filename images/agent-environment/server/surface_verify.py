@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -56,7 +55,7 @@ async def _verdict(request: Request, asked: Envelope, checks: list[Any]) -> dict
 
     async def read(tables: list[tuple[str, str]], log: bool) -> tuple[Data, list[Row]]:
         async with caller.sessions.use(asked.key, asked.caller, "verifier") as session:
-            return await asyncio.to_thread(_snapshot, session, asked.caller, checks, tables, log)
+            return await session.in_thread(_snapshot, session, asked.caller, checks, tables, log)
 
     try:
         return await _tool_of(request).verify(checks, asked.get("claims", list), read, seconds)

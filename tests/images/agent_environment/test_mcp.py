@@ -13,6 +13,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextContent
 
 from tests.images.serving import Served, served
 
@@ -50,7 +51,9 @@ def events(answer: Any) -> set[str]:
 
 async def _titles(client: ClientSession | Client) -> set[str]:
     result = await client.call_tool("calendar_search_events", {"query": "by MCP"})
-    return events(json.loads(result.content[0].text))
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return events(json.loads(block.text))
 
 
 def test_both_clients_list_the_tools(server: Served) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import pytest
 from server import app, calls, registry, sessions
+from server.faults import Fault
 from server.sessions import Key, Session, Sessions
 from starlette.testclient import TestClient
 
@@ -56,7 +57,7 @@ def test_a_slow_call_holds_up_its_own_session_only(caller: calls.Caller, monkeyp
         await asyncio.to_thread(entered.wait, 30)
         assert (await caller.call(B, "me", "calendar_get_calendar_events", {})).fault is None
         monkeypatch.setattr(sessions, "WAIT_S", 0.05)
-        with pytest.raises(sessions.Fault, match=f"call of {name} of session 'a' has not ended") as busy:
+        with pytest.raises(Fault, match=f"call of {name} of session 'a' has not ended") as busy:
             await caller.call(A, "me", "calendar_get_calendar_events", {})
         assert busy.value.status == 409
         monkeypatch.setattr(sessions, "WAIT_S", 30)
@@ -64,6 +65,31 @@ def test_a_slow_call_holds_up_its_own_session_only(caller: calls.Caller, monkeyp
         go_on.set()
         assert (await first).text == b'"done"'
         assert (await waiting).fault is None
+
+    with extra_tool(slow) as name:
+        asyncio.run(run(name))
+
+
+def test_a_cancelled_call_keeps_its_session_until_it_has_ended(caller: calls.Caller) -> None:
+    """As an MCP client cancels: the tool's thread is still in the middle of its transaction."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow(ctx: registry.Context) -> None:
+        """Write, then wait."""
+        ctx.db.insert("contacts.groups", name="late")
+        entered.set()
+        assert go_on.wait(30)
+
+    async def run(name: str) -> None:
+        first = asyncio.create_task(caller.call(A, "me", name, {}))
+        await asyncio.to_thread(entered.wait, 30)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        second = asyncio.create_task(caller.call(A, "me", "contacts_list_groups", {}))
+        assert not (await asyncio.wait([second], timeout=0.1))[0]
+        go_on.set()
+        assert b'"late"' in (await second).text
 
     with extra_tool(slow) as name:
         asyncio.run(run(name))
@@ -123,7 +149,7 @@ def test_what_was_remembered_before_a_rollback_is_forgotten(caller: calls.Caller
         """Look at one's own change, then fail."""
         ctx.db.insert("contacts.groups", name="gone")
         ctx.db.text(sql)
-        raise sessions.Fault(400, "x", "x")
+        raise Fault(400, "x", "x")
 
     async def run(name: str) -> tuple[str, str]:
         async with caller.sessions.use(A, "me", "test") as session:

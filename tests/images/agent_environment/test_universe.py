@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server import rowcheck, store, universe, yamlrows
+from server import rowcheck, tables, universe, yamlrows
 
 from tests.images.serving import IMAGE
 
@@ -175,6 +175,6 @@ def test_the_command(tiny: Path) -> None:
 
 
 def test_ids_that_new_rows_get_are_free() -> None:
-    for table in (t for tables in store.SERVERS.values() for t in tables.values()):
+    for table in (t for server in tables.SERVERS.values() for t in server.values()):
         assert rowcheck._id_fault(f"{table.prefix}_12", table)
         assert not rowcheck._id_fault(f"{table.prefix}-12", table)
