@@ -29,8 +29,9 @@ def answer(value: Any, warnings: list[str] | None = None, status: int = 200) -> 
 
 
 def header_text(name: str) -> str:
-    """A session's name as a header may carry it: visible ASCII as it is, all else percent-encoded."""
-    return name if name.isascii() and name.isprintable() and "%" not in name else quote(name, safe=" !#$&'()*+,/:;=?@[]")
+    """A session's name as a header may carry it: visible ASCII as it is, all else percent-encoded, also spaces that a header would lose."""
+    plain = name.isascii() and name.isprintable() and "%" not in name and name == name.strip()
+    return name if plain else quote(name, safe="!#$&'()*+,/:;=?@[]")
 
 
 def foreign_origin(request: Request) -> Fault | None:

@@ -239,14 +239,17 @@ def _near(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
-def template(site: Site, name: str, base: date | None, data_dir: Path) -> Path:
-    """The SQLite file that a session of this pack and base week starts as a copy of, built if need be; UnknownPack, BrokenPack."""
+def template_path(site: Site, name: str, base: date | None, data_dir: Path) -> Path:
+    """Where the template of a pack and base week is, or will be; UnknownPack."""
     if name not in names(site.packs):
         raise UnknownPack(name, names(site.packs))
-    folder, cache = site.packs / name, data_dir / "templates"
-    path = cache / f"{name}-{dates.monday(base).isoformat() if base else 'own'}-{_digest(site, folder)}.sqlite"
-    if path.exists():
-        return path
+    week = dates.monday(base).isoformat() if base else "own"
+    return data_dir / "templates" / f"{name}-{week}-{_digest(site, site.packs / name)}.sqlite"
+
+
+def template(site: Site, name: str, base: date | None, data_dir: Path) -> Path:
+    """The SQLite file that a session of this pack and base week starts as a copy of, built if need be; UnknownPack, BrokenPack."""
+    path, folder, cache = template_path(site, name, base, data_dir), site.packs / name, data_dir / "templates"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -195,7 +195,8 @@ class Sessions:
     async def template(self, pack: str, base: date | None = None) -> Path:
         """The template of a pack, built if need be; Fault 404 with those there are, Fault 500 for a broken one."""
         try:
-            return await asyncio.to_thread(packs.template, self.site, pack, base, self.data_dir)
+            path = packs.template_path(self.site, pack, base, self.data_dir)
+            return path if path.exists() else await asyncio.to_thread(packs.template, self.site, pack, base, self.data_dir)
         except packs.UnknownPack as error:
             raise Fault(404, "UnknownPack", f"there is no data pack {pack!r}", f"data packs: {', '.join(error.known)}", dataPacks=error.known) from None
         except packs.BrokenPack as error:

@@ -124,8 +124,11 @@ def _week_row(days: list[date], seen: list[Seen], ids: layout.Ids) -> dict[str, 
     bars = layout.bars(days, touching, ids)
     # The last lane is for the number of those that are not shown, on days where some are not.
     full = {n for b in bars if b.lane >= MONTH_LANES for n in range(b.first, b.first + b.days)}
-    shown = [b for b in bars if b.lane < MONTH_LANES - 1 or (b.lane == MONTH_LANES - 1 and not full & set(range(b.first, b.first + b.days)))]
-    more = [sum(1 for b in bars if b not in shown and b.first <= n < b.first + b.days) for n in range(len(days))]
+    shown, hidden = [], []
+    for b in bars:
+        fits = b.lane < MONTH_LANES - 1 or (b.lane == MONTH_LANES - 1 and full.isdisjoint(range(b.first, b.first + b.days)))
+        (shown if fits else hidden).append(b)
+    more = [sum(1 for b in hidden if b.first <= n < b.first + b.days) for n in range(len(days))]
     return {"days": days, "bars": shown, "more": more}
 
 
