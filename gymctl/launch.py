@@ -51,7 +51,7 @@ def run(request: Request, told: Told) -> Instance:
             directory = instances.claim(name)
             undo.callback(_forget, directory)
         instance = _record(name, source, runner_name, request)
-        instance.notes += passed_over if module.SPEC.isolated else [*passed_over, f"{runner_name} does not isolate: {module.SPEC.notes}"]
+        instance.notes += passed_over if module.SPEC.isolated else [*passed_over, f"{runner_name} does not isolate. {module.SPEC.notes}"]
         instance.save()
         with instances.locked(name, exclusive=True):
             shutil.copyfile(source.directory / "recipe.yaml", directory / "recipe.yaml")

@@ -24,7 +24,7 @@ SPEC = Spec(
     hosts=("linux", "darwin"),
     needs=(Need("python", "install Python 3.11 or newer with venv"),),
     isolated=False,
-    notes="the environment runs with your rights, on your network; its resources are not limited",
+    notes="The environment runs with your rights, on your network; its resources are not limited.",
 )
 INSTALL_TIMEOUT = 600
 
