@@ -14,6 +14,7 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -27,6 +28,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_DUMPABLE = 4
 FAMILY_WILD = 0xFFFF
+FAMILY_LOCAL = 256
 DISPLAY_SECONDS = 30
 STOP_SECONDS = 3.0
 BUS_LAUNCHER = ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately", "--a11y=1")
@@ -91,7 +93,7 @@ class Desktop:
     def start_x(self) -> None:
         """Xvnc on a free display, with a cookie; returns when it accepts connections."""
         cookie = secrets.token_bytes(16)
-        self._private("Xauthority", _x_cookie(cookie))
+        self._private("Xauthority", _x_cookie(cookie, FAMILY_WILD))
         resolution = os.environ.get("RESOLUTION", "1920x1080")
         if not re.fullmatch(r"[1-9]\d{1,4}x[1-9]\d{1,4}", resolution):
             sys.exit(f"RESOLUTION={resolution!r} is no size: 1920x1080")
@@ -108,6 +110,8 @@ class Desktop:
         if not number:
             sys.exit("Xvnc ended before it had a display; its lines are above")
         self.env["DISPLAY"] = f":{number}"
+        # Some clients (python-xlib) only look for this host and this display.
+        self._private("Xauthority", _x_cookie(cookie, FAMILY_LOCAL, socket.gethostname(), number) + _x_cookie(cookie, FAMILY_WILD))
 
     def _vnc(self) -> list[str]:
         """VNC with a password on a port, or none at all."""
@@ -242,11 +246,10 @@ def _environment(folder: Path, user: pwd.struct_passwd | None) -> dict[str, str]
     }  # fmt: skip
 
 
-def _x_cookie(cookie: bytes) -> bytes:
-    """An Xauthority file of one entry for any host and any display."""
-    name = b"MIT-MAGIC-COOKIE-1"
-    parts = (b"", b"", name, cookie)
-    return struct.pack(">H", FAMILY_WILD) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
+def _x_cookie(cookie: bytes, family: int, host: str = "", number: str = "") -> bytes:
+    """An entry of an Xauthority file."""
+    parts = (host.encode(), number.encode(), b"MIT-MAGIC-COOKIE-1", cookie)
+    return struct.pack(">H", family) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
 
 
 def _folder(user: pwd.struct_passwd | None) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import unicodedata
 from ctypes import byref, c_int, c_uint, c_ulong
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from .x11 import X11, Connection, XkbState
 
 CORE_KEYBOARD = 0x100
 SHIFT = 1
+FIRST_MEDIA_KEY = 149
+"""From here on there are keys of one level only (media keys): writing them back as they are changes nothing."""
 KEYPAD = range(0xFF80, 0xFFBE)
 DEAD = {
     "\u0300": "dead_grave", "\u0301": "dead_acute", "\u0302": "dead_circumflex", "\u0303": "dead_tilde", "\u0304": "dead_macron", "\u0306": "dead_breve",
@@ -72,7 +73,7 @@ class Keymap:
             self._combine(base | mask, (altgr,), used)
         if shift and altgr:
             self._combine(base | mask | SHIFT, (shift, altgr), used)
-        self.spare = [code for code in self._codes if code not in used and code > 8]
+        self.spare = sorted((code for code in self._codes if code not in used and code > 8), key=lambda code: (code < FIRST_MEDIA_KEY, code))
 
     def _combine(self, state: int, modifiers: tuple[int, ...], used: set[int], plain: bool = False) -> None:
         """What each key means with modifiers: the first way found to a keysym is the simplest one."""
@@ -118,8 +119,22 @@ class Keymap:
         return [dead, base] if dead and base else None
 
     def give(self, assignments: dict[int, int]) -> None:
-        """Map keycodes to keysyms (0: nothing)."""
-        for code, keysym in assignments.items():
-            symbols = (ctypes.c_ulong * 2)(keysym, keysym)
-            X11.XChangeKeyboardMapping(self._connection.display, code, 2, byref(symbols), 1)
+        """Map keycodes to keysyms (0: nothing). Every change makes every program read the keyboard anew, so there are few: one for all media keys."""
+        media = sorted(code for code in assignments if code >= FIRST_MEDIA_KEY)
+        for code in assignments:
+            if code < FIRST_MEDIA_KEY:
+                self._change(code, code, assignments)
+        if media:
+            self._change(media[0], media[-1], assignments)
         self._connection.sync()
+
+    def _change(self, first: int, last: int, assignments: dict[int, int]) -> None:
+        width, count = c_int(), last - first + 1
+        found = X11.XGetKeyboardMapping(self._connection.display, first, count, byref(width))
+        symbols = (c_ulong * (count * width.value)).from_buffer_copy((c_ulong * (count * width.value)).from_address(found))
+        X11.XFree(found)
+        for code, keysym in assignments.items():
+            if first <= code <= last:
+                start = (code - first) * width.value
+                symbols[start : start + width.value] = [keysym, keysym, *[0] * (width.value - 2)]
+        X11.XChangeKeyboardMapping(self._connection.display, first, width.value, byref(symbols), count)

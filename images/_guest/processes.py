@@ -27,7 +27,7 @@ SECRETS = ("GUEST_TOKEN", "GUEST_TOKEN_FD", "VNC_PASSWORD", "LISTEN_FD")
 
 @dataclass(frozen=True)
 class Command:
-    """What to run: argv, or a shell's command line; None takes the server's folder, no input."""
+    """What to run: argv, or a shell's command line; None takes the home directory."""
 
     argv: list[str]
     shell: bool = False
@@ -150,7 +150,9 @@ class Processes:
 def _start(command: Command, given: IO[bytes], out: IO[bytes], error: IO[bytes]) -> subprocess.Popen[bytes]:
     argv = ["/bin/sh", "-c", command.argv[0]] if command.shell else command.argv
     try:
-        return subprocess.Popen(argv, stdin=given, stdout=out, stderr=error, cwd=command.cwd, env=environment(command.env), start_new_session=True)
+        return subprocess.Popen(
+            argv, stdin=given, stdout=out, stderr=error, cwd=command.cwd or os.path.expanduser("~"), env=environment(command.env), start_new_session=True
+        )
     except FileNotFoundError as fault:
         raise Fault(500, "NotFound", f"there is no program {argv[0]!r} in the guest", "its name is looked up on the guest's PATH") from fault
     except OSError as fault:

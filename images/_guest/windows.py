@@ -69,6 +69,8 @@ class Windows:
             width, height = self.connection.geometry(id)[2:]
         except LookupError:
             return None
+        if self.connection.property(id, "WM_STATE") is None:
+            return None  # a new window under the number of one that has gone, which a busy window manager has not noticed yet
         X11.XTranslateCoordinates(self.connection.display, id, self.connection.root, 0, 0, byref(x), byref(y), byref(child))
         instance, class_name, *_ = [*self._text(id, "WM_CLASS").split("\0"), "", ""]
         title = self._text(id, "_NET_WM_NAME") or self._text(id, "WM_NAME")
