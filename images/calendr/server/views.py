@@ -124,7 +124,8 @@ def _week_row(days: list[date], seen: list[Seen], ids: layout.Ids) -> dict[str, 
     bars = layout.bars(days, touching, ids)
     # The last lane is for the number of those that are not shown, on days where some are not.
     full = {n for b in bars if b.lane >= MONTH_LANES for n in range(b.first, b.first + b.days)}
-    shown, hidden = [], []
+    shown: list[layout.Bar] = []
+    hidden: list[layout.Bar] = []
     for b in bars:
         fits = b.lane < MONTH_LANES - 1 or (b.lane == MONTH_LANES - 1 and full.isdisjoint(range(b.first, b.first + b.days)))
         (shown if fits else hidden).append(b)
