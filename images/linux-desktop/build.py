@@ -93,15 +93,16 @@ def packages_tar(settings: Mapping[str, str], cache: Path) -> Path:
     made = cache / f"packages-{key}.tar"
     if made.exists():
         return made
+    part = cache / f"part-{key}.tar"  # mmdebstrap knows a tar by its name
     print(f"installing {len(wanted)} packages of {settings['suite']}", file=sys.stderr)  # noqa: T201
     excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "info", "locale", "help", "lintian")]
     argv = [
         "mmdebstrap", "--variant=minbase", "--mode=root", f"--include={','.join(wanted)}", '--aptopt=Acquire::Languages "none"',
         '--aptopt=APT::Install-Recommends "false"', *excluded, "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-        settings["suite"], f"{made}.part", *sources(settings["mirror"], settings["suite"]),
+        settings["suite"], str(part), *sources(settings["mirror"], settings["suite"]),
     ]  # fmt: skip
     run(argv, env={**os.environ, "SOURCE_DATE_EPOCH": str(rootfs.EPOCH)}, stdin=subprocess.DEVNULL)
-    os.replace(f"{made}.part", made)
+    os.replace(part, made)
     return made
 
 
