@@ -51,7 +51,7 @@ def foreign_origin(request: Request) -> Fault | None:
 
 
 def edge(handler: Endpoint, show: Callable[[Request, Fault], Response]) -> Endpoint:
-    """`handler` as an endpoint: every failure is answered by `show`, X-Session is on every answer that has one."""
+    """`handler` as an endpoint: every failure is answered by `show`, X-Session and its version are on every answer that has one."""
 
     async def answered(request: Request) -> Response:
         try:
@@ -69,6 +69,8 @@ def edge(handler: Endpoint, show: Callable[[Request, Fault], Response]) -> Endpo
             response = of_fault(request, Fault(500, "InternalError", "the server failed", "the log has the details under this request_id"), show)
         if name := request.scope.get("session_name"):
             response.headers["X-Session"] = header_text(name)
+            if version := request.app.state.sessions.version_of(name):
+                response.headers["X-Session-Version"] = version
         return response
 
     return answered

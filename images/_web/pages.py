@@ -136,7 +136,6 @@ def endpoint(route: Route) -> answers.Endpoint:
         async with sessions.use(name, route.name) as session:
             page = Page(request, session, sessions.site, Form(fields))
             response = _act(page, route) if route.method == "POST" else _look(page, route)
-            response.headers["X-Session-Version"] = session.version
         response.headers["Cache-Control"] = "no-store"
         response.headers["Content-Security-Policy"] = POLICY
         response.headers["Referrer-Policy"] = "same-origin"

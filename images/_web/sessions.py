@@ -161,6 +161,11 @@ class Sessions:
         self._known: dict[str, Session] = {}
         self._open: OrderedDict[str, Session] = OrderedDict()
 
+    def version_of(self, name: str) -> str | None:
+        """The version of a session that is open."""
+        found = self._open.get(name)
+        return found.version if found is not None else None
+
     def _session(self, name: str) -> Session:
         if name not in self._known:
             path = self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:40]}.sqlite"

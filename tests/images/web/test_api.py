@@ -128,6 +128,10 @@ def test_state(site: Website) -> None:
     assert set(everything) == {"people", "calendars", "shares", "events", "guests", "reminders", "notices", "dismissals", "trash", "settings"}
     assert site.post("/state", {"sessionId": "st"}).json == everything
     assert site.get("/api/state?sessionId=st&table=people").json == {"people": everything["people"]}
+    before = site.get("/state?session_id=st").headers["x-session-version"]
+    assert Visitor(site, "st").get("/week").headers["x-session-version"] == before
+    site.reset("st")
+    assert site.get("/state?session_id=st").headers["x-session-version"] != before
     wrong = site.get("/state?session_id=st&table=event")
     assert wrong.status == 404
     assert "did you mean 'events'" in wrong.json["error"]["message"]
