@@ -219,7 +219,7 @@ def _converse(child: proc.Piped, do: Callable[[Action], Observation | GymctlErro
 def read_line(line: bytes) -> Json:
     """One line of JSON from an agent; UsageError says what is wrong with it."""
     try:
-        document = json.loads(line)
+        document = wire.strict(line)
     except ValueError as error:
         raise UsageError(f"not a line of JSON: {error}") from error
     if not isinstance(document, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,6 +85,8 @@ def images(contents: Contents) -> tuple[list[Image], bool]:
         raise IntegrityError(contents.problem, hint="do not load it: ask the sender for a new one")
     if found:
         entries = _parsed("manifest.json", found[1], list[_Docker])
+        for entry in _pairs("manifest.json", found[1]):
+            _refuse_ambiguous("manifest.json", entry, _Docker)
         made = [_image(contents, e.config, e.layers or [], tuple(e.repo_tags or ())) for e in entries]
     elif index:
         made = list(_oci(contents, _parsed("index.json", index[1], _Index)))
@@ -108,6 +111,9 @@ def _image(contents: Contents, config_file: str, layer_files: list[str], refs: t
     if len(said) == 64 and said != member.sha256:
         raise IntegrityError(f"the config {name} has sha256 {member.sha256}", hint=AGAIN)
     config = _parsed(name, member, _Config)
+    pairs = _pairs(name, member)
+    _refuse_ambiguous(name, pairs, _Config)
+    _refuse_ambiguous(name, dict(pairs)["rootfs"], _Rootfs)
     layers = config.rootfs.diff_ids
     if len(layers) != len(layer_files):
         raise IntegrityError(f"the image has {len(layers)} layers by its config and {len(layer_files)} by its manifest", hint=AGAIN)
@@ -142,6 +148,25 @@ def _parsed(name: str, member: Member, kind: type[T]) -> T:
         return msgspec.json.decode(member.document, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise IntegrityError(f"{name} is not what it should be: {error}", hint=AGAIN) from error
+
+
+def _pairs(name: str, member: Member) -> Any:
+    """A document that was read, with each object as its (name, value) pairs: all of those that it says twice."""
+    try:
+        return json.loads(member.document or b"", object_pairs_hook=lambda pairs: pairs)
+    except (ValueError, RecursionError) as error:
+        raise IntegrityError(f"{name} is not what it should be: {error}", hint=AGAIN) from error
+
+
+def _refuse_ambiguous(name: str, pairs: list[tuple[str, Any]], kind: type[msgspec.Struct]) -> None:
+    """Engines read `config` for `Config`, and of two the last: what was checked here must be what they load."""
+    known = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(kind)}
+    seen: set[str] = set()
+    for said, _ in pairs:
+        meant = known.get(said.lower())
+        if meant and (said != meant or said in seen):
+            raise IntegrityError(f"{name} says {said!r} {'twice' if said in seen else f'for {meant!r}'}: engines would load another image", hint=AGAIN)
+        seen.add(said)
 
 
 def _oci(contents: Contents, index: _Index) -> Iterator[Image]:
@@ -190,6 +215,8 @@ def _blob(contents: Contents, descriptor: _Descriptor, what: str) -> tuple[str, 
     name, member = _wanted(contents, f"blobs/sha256/{digest}", what)
     if member.size != descriptor.size:
         raise IntegrityError(f"{what} {name} should have {descriptor.size} bytes and has {member.size}", hint=AGAIN)
+    if member.sha256 != digest:  # its name promises nothing when it is a link
+        raise IntegrityError(f"{what} {name} should have sha256 {digest} and has {member.sha256}", hint=AGAIN)
     return name, member
 
 

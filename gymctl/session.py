@@ -64,8 +64,15 @@ def task_of(instance: Instance, name: str | None) -> Task | None:
     """The task by id or path; without a name the one the instance was reset to."""
     from gymctl import recipe  # YAML costs 20 ms, and a step needs none
 
-    chosen = name or instance.task_file or instance.task
-    return recipe.load_task(Path(instance.source), chosen) if chosen else None
+    chosen = name if name is not None else instance.task_file or instance.task
+    return recipe.load_task(Path(instance.source), chosen) if chosen is not None else None
+
+
+def session_of(instance: Instance, asked: str | None) -> str:
+    """The session asked for, else the instance's own. UsageError for an empty name: a script's unset variable must not act in another session."""
+    if asked == "":
+        raise UsageError("a session's name cannot be empty", hint="leave it out for the instance's own session")
+    return instance.session if asked is None else asked
 
 
 def reset(
@@ -76,7 +83,9 @@ def reset(
 
     {session, state, form, checkpoint, contents}; contents is what the environment says it has loaded.
     """
-    chosen = session or instance.session
+    chosen = session_of(instance, session)
+    if state == "":
+        raise UsageError("the name of a state cannot be empty", hint="leave it out for the one the session is in")
     wanted = state or (task and (task.reset.universe or task.reset.pack)) or None
     seed = seed if seed is not None else task.reset.seed if task else None
     tools = task.enabled_tools if task else None
@@ -93,7 +102,7 @@ def reset(
 
 def step(instance: Instance, client: wire.Client, action: Action, *, session: str | None = None) -> Observation:
     """Do one action; the line in episode.jsonl is written whether it worked or not."""
-    chosen = session or instance.session
+    chosen = session_of(instance, session)
     line: Json = {"type": "step", "session": chosen, "action": action.name, "args": action.args}
     try:
         observation: Observation = instances.kind(instance.kind).step(client, chosen, action)
@@ -106,7 +115,7 @@ def step(instance: Instance, client: wire.Client, action: Action, *, session: st
 
 def tools(instance: Instance, client: wire.Client, session: str | None = None) -> list[Json]:
     """What can be done in a session."""
-    listed: list[Json] = instances.kind(instance.kind).tools(client, session or instance.session)
+    listed: list[Json] = instances.kind(instance.kind).tools(client, session_of(instance, session))
     return listed
 
 
@@ -124,11 +133,17 @@ def load_checks(path: Path) -> tuple[list[Json], list[str]]:
     except RecipeError as error:
         raise EnvError(error.message) from error
     checks, claims = data.get("checks", []), data.get("claims", [])
-    if not isinstance(checks, list) or not all(isinstance(c, dict) for c in checks) or not isinstance(claims, list):
+    if not isinstance(checks, list) or not all(isinstance(c, dict) for c in checks) or not _texts(claims):
         raise EnvError(f"{path}: `checks` must be a list of mappings and `claims` a list of texts")
     if not checks and not claims:
         raise EnvError(f"{path} holds no checks and no claims")
-    return checks, [str(c) for c in claims]
+    if not wire.finite(checks):
+        raise EnvError(f"{path}: a check cannot hold NaN or an infinity")
+    return checks, claims
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def verify(
@@ -138,7 +153,7 @@ def verify(
     """Was it done? passed, failed, or none with the reason. EnvError when the checks themselves are faulty, UsageError when there are none and no claims."""
     if not checks and not claims:
         raise UsageError("nothing says what to verify", hint="name a task, or give checks")
-    chosen = session or instance.session
+    chosen = session_of(instance, session)
     verdict = _state_verdict(instance, client, chosen, checks, timeout) if checks else Verdict("passed", 1.0)
     if claims and verdict.verdict == "passed":
         verdict = _judged(verdict, claims, answer, judge, prompt, timeout)
@@ -216,7 +231,7 @@ def _ask_judge(argv: list[str], question: Json, timeout: float) -> list[float]:
     if done.code:
         raise NoVerdict(f"the judge ended with exit code {done.code}: {wire.printable(done.stderr.strip()[-300:])}")
     try:
-        verdicts = json.loads(done.stdout)["verdicts"]
+        verdicts = wire.parsed(done.stdout)["verdicts"]
     except (ValueError, TypeError, KeyError):
         raise ValueError('the judge must print {"verdicts": [...]}, one a claim') from None
     if not isinstance(verdicts, list) or len(verdicts) != len(question["claims"]):
@@ -280,13 +295,9 @@ def _json_object(text: str) -> Json:
 
 def _json(text: str, word: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return wire.strict(text)
     except ValueError as error:
         raise UsageError(f"{word[:80]!r} is not JSON: {error}") from error
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is not JSON")
 
 
 def seeded(seed: int | None) -> random.Random:

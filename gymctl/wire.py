@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import math
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from gymctl import __version__
 from gymctl.errors import EnvError, GymctlError, NotFound, StartError, Unavailable, UsageError
 
 MAX_ANSWER = 256 << 20
+MAX_DEPTH = 200
 CALLER = f"gymctl/{__version__}"
 
 
@@ -31,7 +33,7 @@ class Reply:
     def json(self) -> Any:
         """The body as JSON (NaN and infinities included, for the reader to refuse); EnvError when it is none."""
         try:
-            return json.loads(self.body)
+            return parsed(self.body)
         except ValueError as error:
             shown = self.body[:80].decode("utf-8", "replace")
             raise EnvError(f"the environment answered {self.status} with something that is not JSON: {printable(shown)!r}") from error
@@ -113,12 +115,14 @@ def _encoded(document: Any) -> bytes:
     except UnicodeEncodeError as error:  # an argument in another encoding, or half a character
         shown = error.object[max(0, error.start - 20) : error.end].encode("ascii", "backslashreplace").decode()
         raise UsageError(f"text that is not UTF-8 cannot be sent: {shown}", hint="is the terminal's encoding UTF-8? try LC_ALL=C.UTF-8") from error
+    except ValueError as error:
+        raise UsageError("NaN and infinities cannot be sent: JSON has none") from error
 
 
 def error_of(reply: Reply, name: str) -> GymctlError:
     """An error answer as one of ours: 404 is NotFound, the rest EnvError with the environment's own words."""
     try:
-        document = json.loads(reply.body)
+        document = parsed(reply.body)
     except ValueError:
         document = {}
     document = document if isinstance(document, dict) else {}
@@ -165,10 +169,33 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def parsed(text: str | bytes) -> Any:
+    """JSON from outside (NaN and infinities included); ValueError for what is none, or is nested deeper than it could be written again."""
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    if next(itertools.islice(_levels(value), MAX_DEPTH, None), None) is not None:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+    return value
+
+
+def strict(text: str | bytes) -> Any:
+    """The same, with NaN and infinities refused."""
+    value = parsed(text)
+    if not finite(value):
+        raise ValueError("NaN and infinities are not JSON")
+    return value
+
+
 def finite(value: Any) -> bool:
     """Whether a JSON value holds no NaN and no infinity."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(map(finite, value.values()))
-    return not isinstance(value, list) or all(map(finite, value))
+    return all(math.isfinite(v) for level in _levels(value) for v in level if isinstance(v, float))
+
+
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """The values of each depth, the whole first."""
+    level = [value]
+    while level:
+        yield level
+        level = [item for v in level if isinstance(v, list | dict) for item in (v if isinstance(v, list) else v.values())]

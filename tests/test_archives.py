@@ -92,6 +92,46 @@ def looked(path: Path) -> tuple[list[manifests.Image], bool]:
     return manifests.images(archives.read(path, archives.sniff(path), quiet))
 
 
+class TestForged:
+    """Archives that were made to be checked as one image and loaded as another."""
+
+    @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+    def test_a_link_in_the_place_of_a_blob(self, file: Any, kind: bytes) -> None:
+        files, other = oci_files(layer=b"a layer" * 300), oci_files(layer=b"A LAYER" * 300)
+        ours, theirs = ([name for name in each if name.startswith("blobs/")] for each in (files, other))
+        for name, false in ((ours[0], theirs[0]), (ours[2], theirs[2])):
+            content = other[false]
+            files = {"else/" + false[-8:]: content, **files, name: link(name, f"{'../../' if kind == tarfile.SYMTYPE else ''}else/{false[-8:]}", kind)}
+        with pytest.raises(IntegrityError, match="should have"):
+            looked(file(files))
+
+    @pytest.mark.parametrize(
+        ("name", "forged"),
+        [
+            ("manifest.json", b', "config": "other.json"}'),
+            ("manifest.json", b', "Config": "%s"}'),
+            ("manifest.json", b', "LAYERS": ["one/layer.tar"]}'),
+            ("manifest.json", b', "repotags": ["taken:tag"]}'),
+            ("config", b', "RootFS": {"diff_ids": []}}'),
+            ("config", b', "rootfs": {"diff_ids": []}, "rootfs": {"diff_ids": ["%s"]}}'),
+        ],
+    )
+    def test_a_field_said_twice_or_in_other_letters(self, file: Any, name: str, forged: bytes) -> None:
+        files = docker_files()
+        config_name = next(iter(files))
+        said = files["manifest.json" if name == "manifest.json" else config_name]
+        assert isinstance(said, bytes)
+        right = config_name if name == "manifest.json" else f"sha256:{sha(b'a layer' * 300)}"
+        changed = said.rstrip(b"]}") + (b"]" if name == "manifest.json" else b"]}") + (forged.replace(b"%s", right.encode()))
+        if name == "manifest.json":
+            files["manifest.json"] = changed + b"]"
+        else:
+            manifest = [{"Config": "config.json", "RepoTags": ["some:thing"], "Layers": ["one/layer.tar"]}]
+            files = {"config.json": changed, "one/layer.tar": files["one/layer.tar"], "manifest.json": json.dumps(manifest).encode()}
+        with pytest.raises(IntegrityError, match=r"twice|says '\w+' for"):
+            looked(file(files))
+
+
 class TestWhole:
     @pytest.mark.parametrize("pack", [lambda d: d, gzip.compress, bz2.compress, lzma.compress], ids=["plain", "gzip", "bzip2", "xz"])
     def test_docker_archive_in_any_packing(self, file: Any, pack: Callable[[bytes], bytes]) -> None:

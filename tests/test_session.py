@@ -76,6 +76,41 @@ def test_an_answer_of_another_session_is_named(cli: Cli) -> None:
     assert "somebody else's" in cli("step", "stub", "do_it", code=9).err
 
 
+@pytest.mark.parametrize("odd", ["ü", " a ", "%41", "a\nb", "a/b?c#d", "名前", "a" * 300])
+def test_a_session_of_any_name_is_served_as_itself(shared: Cli, odd: str) -> None:
+    shared("step", "office", "--session", odd, "calendar_create_calendar", "name=Canary")
+    assert "Canary" in shared("step", "office", "--session", odd, "calendar_list_calendars").out
+    assert "Canary" not in shared("step", "office", "calendar_list_calendars").out
+
+
+def test_an_empty_name_is_no_way_to_say_the_instances_own(cli: Cli) -> None:
+    start(cli)
+    for verb in (["step", "stub", "do"], ["reset", "stub"], ["verify", "stub", "--task", "checked"], ["step", "stub", "--stdin"]):
+        done = cli(*verb, "--session", "", code=None, input='{"action": "do"}\n')
+        assert "cannot be empty" in done.err + done.out
+    assert "cannot be empty" in cli("reset", "stub", "--universe", "", code=2).err
+    assert cli("verify", "stub", "--task", "", code=4).err
+    for option in ("--image", "--runner", "--name", "--task"):
+        assert f"{option} is empty" in cli("run", STUB, option, "", code=2).err
+
+
+def test_times_are_numbers_with_an_end(cli: Cli) -> None:
+    for said in ("nan", "inf", "1e300", "0", "-1"):
+        assert "--timeout" in cli("verify", "stub", "--timeout", said, code=2).err
+        assert "--timeout" in cli("run", STUB, "--task", "checked", "--agent", "noop", "--timeout", said, code=2).err
+
+
+def test_lines_that_are_no_json_are_answered_and_the_stream_goes_on(cli: Cli) -> None:
+    start(cli)
+    deep = '{"action": "do", "args": {"a": %s%s}, "id": 1}'
+    lines = ['{"action": "do", "args": {"a": NaN}}', '{"action": "do", "args": {"a": -1e999}}', deep % ("[" * 300, "]" * 300), deep % ("[" * 99999, "")]
+    lines.append("[" * 99999)
+    said = cli("step", "stub", "--stdin", input="\n".join([*lines, '{"action": "do", "id": 2}', ""])).out
+    answers = [json.loads(line) for line in said.splitlines()]
+    assert [answer.get("error", {}).get("exit_code") for answer in answers] == [2] * len(lines) + [None]
+    assert answers[-1]["id"] == 2
+
+
 def test_guest_text_reaches_no_terminal(cli: Cli) -> None:
     start(cli, "escapes")
     done = cli("step", "stub", "do_it", code=9)
@@ -223,7 +258,11 @@ def test_ways_to_write_an_action(words: list[str], args: dict[str, object]) -> N
 
 
 @pytest.mark.parametrize(
-    "words", [["t", "a"], ["t", "=1"], ["t", "a:=x"], ["t", "a:=NaN"], ["{"], ['{"args": {}}'], ['{"action": 1}'], ["t", "{]"], ['{"action": "t", "args": []}']]
+    "words",
+    [
+        ["t", "a"], ["t", "=1"], ["t", "a:=x"], ["t", "a:=NaN"], ["t", "a:=1e999"], ["t", f"a:={'[' * 300}{']' * 300}"], ["t", f"a:={'[' * 99999}"],
+        ["{"], ['{"args": {}}'], ['{"action": 1}'], ["t", "{]"], ['{"action": "t", "args": []}'],
+    ],
 )
 def test_actions_that_are_none(words: list[str]) -> None:
     with pytest.raises(UsageError):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, urljoin, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 
 from playwright.async_api import Browser, BrowserContext, Dialog, Download, Error, Locator, Page, Request, Response
 from playwright.async_api import TimeoutError as Late
@@ -77,7 +77,7 @@ class Visit:
     async def _observation(self, gesture: Gesture) -> tuple[Json, list[str]]:
         if self.page.url.startswith("chrome-error:"):
             raise Unavailable(f"the browser reaches {self.origin} no more")
-        if self._served_by != self.session:
+        if self.session not in (self._served_by, unquote(self._served_by)):  # a header holds no other letters, so they come percent-encoded
             raise EnvError(f"the page came from session {self._served_by!r} instead of {self.session!r}", hint="`reset` goes back", type="wrong_session")
         seen: Json = {"url": self.page.url, "title": await self.page.title(), "console_errors": self._told}
         if self._dialogs:

@@ -26,15 +26,16 @@ def command(name: str, session: str | None, universe: str | None, pack: str | No
     """Put a session into a known state. Nothing else of the instance is touched."""
     from gymctl import session as sessions
 
-    if (universe or pack) and task:
+    state = universe if universe is not None else pack
+    if state is not None and task is not None:
         raise UsageError("--task says the state itself", hint="leave --universe and --pack out")
-    if universe and pack:
+    if universe is not None and pack is not None:
         raise UsageError("--universe and --pack are the same thing for different kinds: give one")
     with ui.telling() as told, sessions.opened(name) as (instance, client):
         told.step(f"resetting {name}")
-        chosen = sessions.task_of(instance, task) if task else None
+        chosen = sessions.task_of(instance, task) if task is not None else None
         file = sessions.task_file(task)
-        document = sessions.reset(instance, client, session=session, state=universe or pack, task=chosen, task_file=file, seed=seed)
+        document = sessions.reset(instance, client, session=session, state=state, task=chosen, task_file=file, seed=seed)
     if as_json:
         ui.print_json(document)
         return

@@ -29,15 +29,18 @@ EPILOG = ui.examples(
 @click.option("--task", metavar="T", help="Reset to this task: its id, or a task file.", shell_complete=complete.tasks)
 @click.option("--agent", metavar="CMD", help="Let an agent act, verify, report: a command, or oracle, noop, random.")
 @click.option("--seed", type=int, metavar="N", help="Seed of everything random.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="The agent's time (default: the task's).")
+@click.option("--timeout", type=ui.Seconds(7 * 86400), metavar="S", help="The agent's time (default: the task's).")
 @click.option("--judge", metavar="CMD", help="Who judges claims: reads {claims, answer}, prints {verdicts}.")
 @click.option("--rm", "remove", is_flag=True, help="Stop it when the agent is done.")
 @click.option("--replace", is_flag=True, help="Stop an instance of the same name first.")
 @ui.json_option
 def command(**given: Any) -> int:
     """Start an environment and wait until it serves; with --agent run a whole episode and exit with its verdict."""
+    for option, value in given.items():
+        if value == "":
+            raise UsageError(f"--{option} is empty", hint="is a variable of your script unset? leave the option out for the recipe's own")
     episode = given["agent"] is not None
-    if episode and not given["task"]:
+    if episode and given["task"] is None:
         raise UsageError("--agent needs --task", hint=f"`gymctl recipes {given['recipe']}` lists the tasks")
     for option in ("remove", "timeout", "judge"):
         if given[option] and not episode:

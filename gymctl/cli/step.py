@@ -85,7 +85,9 @@ def _readable(value: Any) -> str:
 
 
 def _indented(text: str) -> str:
+    from gymctl.wire import parsed
+
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        return json.dumps(parsed(text), indent=2, ensure_ascii=False)
     except ValueError:
         return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
@@ -25,6 +26,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def examples(*lines: str) -> str:
     """The epilog of a verb: its examples."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+class Seconds(click.FloatRange):
+    """A time in seconds: over 0, at most `most`, and a number (FloatRange lets nan pass)."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__(min=0, max=most, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is no time", param, ctx)
+        return seconds
 
 
 def print_json(document: Any) -> None:

@@ -26,7 +26,7 @@ EPILOG = ui.examples(
 @click.option("--checks", metavar="FILE", help="Checks of your own: YAML or JSON.", type=click.Path())
 @click.option("--answer", metavar="TEXT|@FILE", help="What the agent said at the end; claims are judged on it.")
 @click.option("--judge", metavar="CMD", help="Who judges claims: reads {claims, answer}, prints {verdicts}.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="S", help="How long the verifier may take.")
+@click.option("--timeout", type=ui.Seconds(120), default=60.0, show_default=True, metavar="S", help="How long the verifier may take.")
 @ui.json_option
 def command(
     name: str, session: str | None, task: str | None, checks: str | None, answer: str | None, judge: str | None, timeout: float, as_json: bool

@@ -28,7 +28,7 @@ def command(name: str, session: str | None, as_json: bool) -> None:
             hint = f"`gymctl step {name} ACTION` calls a tool; MCP clients connect to {instance.url}/mcp"
             raise Unsupported(f"{name} is a tool server: it has no page", hint=hint)
         client.send("GET", "/health", timeout=10)
-        chosen = session or instance.session
+        chosen = sessions.session_of(instance, session)
         url = address(instance.url, chosen)
         tunnel = f"ssh -L {client.port}:127.0.0.1:{client.port} {os.environ.get('USER', 'USER')}@{socket.gethostname()}"
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from gymctl import wire
 from gymctl.episode import Action, Json, Observation
@@ -57,7 +57,7 @@ def step(client: wire.Client, session: str, action: Action, *, timeout: float = 
     if not isinstance(answer, dict):
         raise wire.error_of(reply, client.name)
     served = reply.headers.get("x-session", session)
-    if served != session:
+    if session not in (served, unquote(served)):  # a header holds no other letters, so they come percent-encoded
         raise EnvError(f"the answer came from session {served!r} instead of {session!r}", type="wrong_session")
     if answer.get("isError"):
         raise _tool_error(answer, action.name)
