@@ -28,9 +28,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Website]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A Chromium found on PATH, driven by Playwright."""
+    """A Chromium found on PATH, driven by Playwright; a module's own, since Playwright keeps an event loop running that other tests cannot have."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
