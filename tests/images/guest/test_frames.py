@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +13,7 @@ WIDTH, HEIGHT = 1280, 720
 
 
 @pytest.fixture
-def gray(desk: Desk) -> Iterator[Desk]:
+def gray(desk: Desk) -> Desk:
     """Nothing moves: the pointer lies in a corner."""
     desk.act({"mouse": {"move": [1, 1]}})
     desk.get("/frame?stable=0.3&timeout=5&format=jpeg")

@@ -29,7 +29,15 @@ def test_a_command_in_all_spellings(desk: Desk) -> None:
     assert desk.run("cat", input="given")["output"] == "given"
     assert desk.run("pwd", cwd="/")["output"] == "/\n"
     assert desk.post("/execute", {"command": ["no-such-program"]}).json["error"]["type"] == "NotFound"
-    for wrong in ({}, {"command": []}, {"command": [1]}, {"command": "a 'b"}, {"command": ["a"], "timeout": 0}, {"command": ["a"], "cwd": "/nowhere"}):
+    wrongs: list[dict[str, Any]] = [
+        {},
+        {"command": []},
+        {"command": [1]},
+        {"command": "a 'b"},
+        {"command": ["a"], "timeout": 0},
+        {"command": ["a"], "cwd": "/nowhere"},
+    ]
+    for wrong in wrongs:
         assert desk.post("/execute", wrong).status == 400, wrong
 
 
