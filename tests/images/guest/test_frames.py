@@ -29,6 +29,8 @@ def pixel(frame: bytes, x: int, y: int) -> tuple[int, ...]:
 def test_raw_and_png_are_the_same_pixels(gray: Desk) -> None:
     image = pytest.importorskip("PIL.Image")
     raw, png = gray.get("/frame"), gray.get("/screenshot")
+    if raw.headers["x-frame-sequence"] != png.headers["x-frame-sequence"]:  # the panel's clock has moved on
+        raw, png = gray.get("/frame"), gray.get("/screenshot")
     assert len(raw.content) == WIDTH * HEIGHT * 4
     assert raw.headers["x-frame-sequence"] == png.headers["x-frame-sequence"]
     shown = image.open(io.BytesIO(png.content))

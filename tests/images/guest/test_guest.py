@@ -106,9 +106,9 @@ def test_windows_by_title_and_class(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("text of one")
     desk.open("one.txt", "mousepad", "--disable-server", str(tmp_path / "one.txt"))
     desk.terminal("second", "sleep 100")
-    assert next(w for w in desk.windows() if w["active"])["title"] == "second"
+    desk.until(lambda: any(w["active"] and w["title"] == "second" for w in desk.windows()))
     assert desk.post("/setup/activate_window", {"window_name": "ONE.TXT"}).status == 200
-    desk.until(lambda: next(w for w in desk.windows() if w["active"])["instance"] == "mousepad")
+    desk.until(lambda: any(w["active"] and w["instance"] == "mousepad" for w in desk.windows()))
     assert desk.post("/setup/activate_window", {"window_name": "ONE.TXT", "strict": True}).status == 404
     size = desk.post("/window_size", b"app_class_name=xterm", Content_Type="application/x-www-form-urlencoded").json
     assert size["width"] > 300
