@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
@@ -72,10 +73,8 @@ def _named(kind: type | tuple[type, ...]) -> str:
 
 
 async def read(request: Request, accepted: frozenset[str]) -> Envelope:
-    """The envelope of a request: its query for GET, else its body; fields that are not `accepted` are named in its warnings. Fault 400, 413."""
-    if request.method in ("GET", "HEAD"):
-        return _envelope(request, dict(request.query_params), accepted)
-    content = await _body(request)
+    """The envelope of a request: its query, and its body unless it is a GET; fields that are not `accepted` are named in its warnings. Fault 400, 413."""
+    content = b"" if request.method in ("GET", "HEAD") else await _body(request)
     given: Any = {}
     if content.strip():
         try:
@@ -87,6 +86,22 @@ async def read(request: Request, accepted: frozenset[str]) -> Envelope:
     if not isinstance(given, dict):
         raise Fault(400, "InvalidRequest", "the body must be a JSON object")
     return _envelope(request, given, accepted)
+
+
+def session_of(request: Request) -> Key:
+    """The session that a request's query names, in any spelling, else the instance's own; Fault 400."""
+    fields: Row = {}
+    for name, value in _query(request):
+        _collect({name: value}, "?", EVERYWHERE, fields, [])
+    return assignment(fields["session"]) if "session" in fields else OWN_KEY
+
+
+def _query(request: Request) -> list[tuple[str, str]]:
+    """The query's fields. Fault 400 where one is not UTF-8: replaced letters could make two sessions one."""
+    try:
+        return parse_qsl(request.scope["query_string"].decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError as error:
+        raise Fault(400, "InvalidRequest", f"the query cannot be read: {error}") from None
 
 
 def headers_of(request: Request) -> dict[str, str]:
@@ -113,6 +128,8 @@ def _too_large() -> Fault:
 def _envelope(request: Request, given: Row, accepted: frozenset[str]) -> Envelope:
     warnings: list[str] = []
     fields: Row = {}
+    for spelling, value in _query(request) if request.scope["query_string"] else ():
+        _collect({spelling: value}, "?", EVERYWHERE | accepted, fields, warnings)
     _collect(given, "", EVERYWHERE | accepted, fields, warnings)
     tags = fields.get("tags")
     if tags is not None:

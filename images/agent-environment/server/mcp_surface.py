@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
@@ -13,9 +12,9 @@ from . import __version__, surface_tools
 from .answers import foreign_origin, header_text
 from .answers import of_fault as answer_of
 from .calls import Caller, Outcome
-from .envelope import MAX_CALLER
+from .envelope import MAX_CALLER, session_of
 from .faults import Fault
-from .sessions import OWN_KEY, Key, assignment
+from .sessions import OWN_KEY, Key
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -26,7 +25,7 @@ SESSION_HEADER = "mcp-session-id"
 
 
 class McpSurface:
-    """The ASGI application at /mcp. A session's key is ?assignmentId=, else its Mcp-Session-Id, else the instance's own."""
+    """The ASGI application at /mcp. A session's key is ?assignmentId= (or another spelling of it), else its Mcp-Session-Id, else the instance's own."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -71,9 +70,9 @@ class McpSurface:
 
 
 def _key(request: Request) -> Key:
-    asked = parse_qs(request.url.query, keep_blank_values=True).get("assignmentId")
-    if asked:
-        return assignment(asked[0])
+    named = session_of(request)
+    if named != OWN_KEY:
+        return named
     session = request.headers.get(SESSION_HEADER)
     return Key("mcp", session) if session else OWN_KEY
 

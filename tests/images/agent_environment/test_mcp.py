@@ -143,7 +143,8 @@ def test_answers_name_their_session(server: Served) -> None:
     answer = server.post("/mcp", hello, **headers)
     assert answer.status == 200
     assert answer.headers["x-session"] == answer.headers["mcp-session-id"]
-    assert server.post("/mcp?assignmentId=named", hello, **headers).headers["x-session"] == "named"
+    for name in ("assignmentId", "assignment_id", "sessionId", "session_id"):
+        assert server.post(f"/mcp?{name}=named", hello, **headers).headers["x-session"] == "named"
     assert server.post("/mcp?assignmentId=@instance", hello, **headers).status == 400
     assert server.post("/mcp", hello, Mcp_Session_Id="0" * 32, **headers).status == 404
 

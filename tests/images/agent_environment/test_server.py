@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -92,6 +93,24 @@ def test_every_spelling_of_a_call(server: Served, body: dict[str, Any]) -> None:
 def test_every_spelling_of_a_session(server: Served, session: dict[str, Any]) -> None:
     answer = server.post("/call-tools", {**READ, **session})
     assert answer.headers["x-session"] == "who"
+
+
+@pytest.mark.parametrize("name", ["assignmentId", "assignment_id", "sessionId", "session_id"])
+def test_a_session_in_the_query_counts_for_every_method(server: Served, name: str) -> None:
+    assert server.post(f"/call-tools?{name}=who", READ).headers["x-session"] == "who"
+    assert server.get(f"/log?{name}=who").headers["x-session"] == "who"
+
+
+@pytest.mark.parametrize("query", ["assignmentId=a&assignmentId=b", "session_id=a&assignmentId=b", "assignmentId=%ff", "assignmentId="])
+def test_a_query_that_names_no_one_session_is_refused(server: Served, query: str) -> None:
+    for method, path in (("GET", "/log"), ("POST", "/call-tools"), ("POST", "/mcp")):
+        assert server.send(method, f"{path}?{query}", READ if method == "POST" else None).status == 400, path
+    assert server.post("/call-tools?assignmentId=a", {**READ, "tags": {"assignmentId": "b"}}).status == 400
+
+
+@pytest.mark.parametrize("name", [" a ", "ü", "%41", "a\nb", "a b"])
+def test_a_session_of_any_name_is_on_its_answer(server: Served, name: str) -> None:
+    assert unquote(server.post("/call-tools", {**READ, "tags": {"assignmentId": name}}).headers["x-session"]) == name
 
 
 def test_quick_start_aliases(server: Served) -> None:
