@@ -76,7 +76,8 @@ class Hands:
             try:
                 self._notice()
                 yield
-                self.connection.sync()
+                self.connection.sync()  # all is in the server's queue of input,
+                self.connection.sync()  # and this one is answered after that queue was worked off
             except BaseException:
                 if not self.connection.dead:
                     self.release_all()
