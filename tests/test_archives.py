@@ -418,14 +418,17 @@ def checked(path: Path) -> None:
     {"qcow2": archives.check_qcow2, "sif": archives.check_sif}.get(kind, looked)(path)
 
 
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Lists and mappings with the words of manifests."""
+    words = st.sampled_from(["Config", "RepoTags", "Layers", "manifests", "digest", "size"])
+    return st.lists(inner, max_size=4) | st.dictionaries(words, inner)
+
+
+DOCUMENTS = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20), nested)
+
+
 @settings(max_examples=200, deadline=None)
-@given(
-    document=st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["Config", "RepoTags", "Layers", "manifests", "digest", "size"]), inner),
-    ),
-    name=st.sampled_from(["manifest.json", "index.json"]),
-)
+@given(document=DOCUMENTS, name=st.sampled_from(["manifest.json", "index.json"]))
 def test_any_document_ends_in_an_error_of_ours(tmp_path_factory: Any, document: Any, name: str) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "sent"
     path.write_bytes(tar({name: json.dumps(document).encode()}))

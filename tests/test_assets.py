@@ -180,11 +180,11 @@ A, B = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 
 
 class TestFetch:
-    def source(self, tmp_path: Path, pin: str = "") -> recipe.Source:
+    def source(self, tmp_path: Path, pin: str = "", shares: str = "") -> recipe.Source:
         """A recipe whose image is offered for engines and as a directory."""
-        (tmp_path / "image").mkdir()
+        (tmp_path / "image").mkdir(exist_ok=True)
         digest = f", digest: '{pin}'" if pin else ""
-        text = f"name: thing\nformats:\n  oci: {{ref: 'thing:latest', archive: thing.tar{digest}}}\n  dir: {{run: [python, -m, server]}}\n"
+        text = f"name: thing\nformats:\n  oci: {{ref: 'thing:latest', archive: thing.tar{digest}}}\n  dir: {{run: [python, -m, server]}}\nshares: [{shares}]\n"
         (tmp_path / "image" / "image.yaml").write_text(text)
         (tmp_path / "recipe.yaml").write_text("name: thing\nkind: mcp\nimage: ./image\nport: 1984\n")
         return recipe.load(str(tmp_path / "recipe.yaml"))
@@ -226,9 +226,14 @@ class TestFetch:
         (tmp_path / "image" / ".cache").mkdir()
         (tmp_path / "image" / ".cache" / "x").write_text("x")
         assert self.fetch(source, local).digest == changed.digest
+
+    def test_what_it_shares_is_part_of_it(self, tmp_path: Path) -> None:
         (tmp_path / "_verify").mkdir()
         (tmp_path / "_verify" / "x.py").write_text("x")
-        assert self.fetch(source, local).digest != changed.digest
+        source = self.source(tmp_path, shares="_verify")
+        before = self.fetch(source, local).digest
+        (tmp_path / "_verify" / "x.py").write_text("y")
+        assert self.fetch(source, local).digest != before
 
     def test_another_image(self, tmp_path: Path) -> None:
         source = self.source(tmp_path, A)
