@@ -178,7 +178,7 @@ def _external(
         "type": "task", "prompt": order.task.prompt, "tools": session.tools(instance, client), "session": instance.session,
         "deadline": round(time.time() + order.timeout, 3),
     }  # fmt: skip
-    with proc.piped(order.agent, env={**os.environ, **launch.environment(instance)}, log=log, deadline=deadline) as child:
+    with proc.piped(order.agent, env={**os.environ, **launch.environment(instance), proc.LABEL_VARIABLE: instance.label}, log=log, deadline=deadline) as child:
         child.say(line_of(task))
         steps, answer, timed_out = _converse(child, do)
         code = child.finish(0 if timed_out else 2.0)

@@ -248,7 +248,8 @@ def labeled(prefix: str) -> Iterator[tuple[str, Process]]:
 
 def end_labeled(label: str, *, grace: float = 1.0) -> None:
     """TERM, and KILL after `grace` seconds, to every process of this user that carries exactly this label; returns when they are gone."""
-    found = [process for its_label, process in labeled(label) if its_label == label]
+    ours = os.getpid()  # an agent's own `gymctl` carries the label of the agent
+    found = [process for its_label, process in labeled(label) if its_label == label and process.pid != ours]
     for signum, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
         found = [process for process in found if alive(process)]
         for process in found:

@@ -156,7 +156,7 @@ def verify(
     chosen = session_of(instance, session)
     verdict = _state_verdict(instance, client, chosen, checks, timeout) if checks else Verdict("passed", 1.0)
     if claims and verdict.verdict == "passed":
-        verdict = _judged(verdict, claims, answer, judge, prompt, timeout)
+        verdict = _judged(verdict, claims, answer, judge, prompt, timeout, instance.label)
     instances.append(instance.name, {"type": "verify", "session": chosen, "answer": answer, **verdict.json()})
     return verdict
 
@@ -206,13 +206,13 @@ def _together(outcomes: list[bool | str]) -> bool | str:
     return False if False in outcomes else "PENDING" if "PENDING" in outcomes else True
 
 
-def _judged(verdict: Verdict, claims: list[str], answer: str | None, judge: list[str] | None, prompt: str, timeout: float) -> Verdict:
+def _judged(verdict: Verdict, claims: list[str], answer: str | None, judge: list[str] | None, prompt: str, timeout: float, label: str) -> Verdict:
     """Complete a verdict with the judge's word on each claim."""
     if judge is None:
         pending = [{"id": f"claim-{n}", "claim": claim, "success": "PENDING"} for n, claim in enumerate(claims, 1)]
         return no_verdict("pending", f"{len(claims)} claims wait for a judge: --judge CMD", [*verdict.checks, *pending])
     try:
-        grades = _ask_judge(judge, {"claims": claims, "answer": answer, "prompt": prompt}, min(timeout, JUDGE_TIMEOUT))
+        grades = _ask_judge(judge, {"claims": claims, "answer": answer, "prompt": prompt}, min(timeout, JUDGE_TIMEOUT), label)
     except (ValueError, NoVerdict) as error:
         return no_verdict("judge_failed", str(error), verdict.checks)
     except (StartError, Unavailable) as error:
@@ -223,9 +223,9 @@ def _judged(verdict: Verdict, claims: list[str], answer: str | None, judge: list
     return Verdict("passed" if coverage >= COVERAGE else "failed", total, [*verdict.checks, *rows])
 
 
-def _ask_judge(argv: list[str], question: Json, timeout: float) -> list[float]:
+def _ask_judge(argv: list[str], question: Json, timeout: float, label: str) -> list[float]:
     """The judge's grade of each claim, 0 to 1, in order; ValueError for garbage, NoVerdict for a crash or a time-out."""
-    done = proc.run(argv, timeout=timeout, env=os.environ, input=json.dumps(question))
+    done = proc.run(argv, timeout=timeout, env={**os.environ, proc.LABEL_VARIABLE: label}, input=json.dumps(question))
     if done.timed_out:
         raise NoVerdict(f"the judge did not answer within {timeout:g} s")
     if done.code:

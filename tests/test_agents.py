@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gymctl import proc
 from tests.conftest import RECIPE, Cli
 from tests.test_session import STUB
 
@@ -157,3 +159,26 @@ def test_without_rm_the_instance_stays(cli: Cli) -> None:
 def test_proxies_do_not_catch_loopback(cli: Cli) -> None:
     proxies = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), "http://127.0.0.1:9")
     cli("run", RECIPE, "--runner", "local", "--task", "move-standup", "--agent", "oracle", "--rm", env=proxies)
+
+
+@pytest.mark.parametrize("what", ["agent", "judge"])
+def test_what_a_killed_gymctl_had_act_or_judge_is_ended_by_stop(cli: Cli, tmp_path: Path, what: str) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    endless = tmp_path / "endless.py"
+    endless.write_text("import os, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(300)\n")
+    command = f"{sys.executable} {endless} {told}"
+    claims = tmp_path / "claims.json"
+    claims.write_text('{"claims": ["it was done"]}')
+    if what == "agent":
+        doing = cli.spawn("run", STUB, "--runner", "local", "--name", "stub", "--port", "0", "--task", "checked", "--agent", command)
+    else:
+        cli("run", STUB, "--runner", "local", "--name", "stub", "--port", "0")
+        doing = cli.spawn("verify", "stub", "--checks", str(claims), "--judge", command)
+    pid = int(told.read_text())
+    with doing:
+        doing.kill()
+    assert pid in cli.leftovers()
+    cli("stop", "stub")
+    assert not cli.leftovers()
+    assert proc.start_time(pid) is None
