@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -134,13 +135,19 @@ class Document:
             if tag == "int":
                 return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
             if tag == "float":
-                return float(re.sub(r"\.(inf|nan)$", r"\1", text.lower()))
+                return self._float(text, place)
         except ValueError as error:
             self.problem(place, f"{str(error).partition(':')[0]}")
             return None
         if tag != "str":
             self.problem(place, f"the tag {node.tag} is not known here")
         return str(text)
+
+    def _float(self, text: str, place: Place) -> float:
+        number = float(re.sub(r"\.(inf|nan)$", r"\1", text.lower()))
+        if not math.isfinite(number):  # no time, no size and no check is one, and JSON has none
+            self.problem(place, f"expected a finite number, got {text}")
+        return number
 
     def _list_faults(self, kind: type, first: str) -> None:
         import jsonschema  # only a faulty file pays for it
@@ -182,6 +189,9 @@ def _explain(error: Any) -> Iterable[tuple[Place, str]]:
         deepest = max(error.context, key=lambda e: len(e.absolute_path))
         if len(deepest.absolute_path) > len(place):
             yield from _explain(deepest)
+            return
+        if about := [e for e in error.context if e.validator != "type"]:
+            yield place, _of_value(about[0])
             return
         wanted = [e.validator_value for e in error.context if e.validator == "type" and e.validator_value != "null"]
         yield place, f"expected {' or '.join(map(str, wanted)) or 'something else'}, {_got(error.instance, wanted)}"

@@ -17,6 +17,9 @@ from gymctl.errors import NotFound, RecipeError
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$", description="lower-case letters, digits, - _ .")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+UrlPath = Annotated[str, msgspec.Meta(pattern=r"^/[!-~]*$", description="a path on the instance, beginning with /")]
+Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="the name of an environment variable")]
+VariableValue = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$")]
 Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 FORMAT_VERSION = 1
 
@@ -27,7 +30,7 @@ WIRE_SPELLINGS = {"PROMPT": "prompt", "ENABLED_TOOLS": "enabled_tools", "TRAJECT
 class Ready(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How to know that it serves: a path that answers 200, within `timeout` seconds."""
 
-    path: str = "/health"
+    path: UrlPath = "/health"
     timeout: Positive = 60
 
 
@@ -112,7 +115,7 @@ class Recipe(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     image: str
     port: Port
     summary: str = ""
-    env: dict[str, str] = {}
+    env: dict[Variable, VariableValue] = {}
     ready: Ready = Ready()
     resources: Resources = Resources()
     runners: list[str] = []

@@ -96,6 +96,26 @@ def test_ports_are_strict(tmp_path: Path, port: str) -> None:
     assert only.startswith("4: port:")
 
 
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ("ready: {timeout: .inf}", "ready.timeout: expected a finite number, got .inf"),
+        ("ready: {timeout: 1e999}", "ready.timeout: expected a finite number, got 1e999"),
+        ("resources: {cpus: .NaN}", "resources.cpus: expected a finite number, got .NaN"),
+        ("resources: {mem_gb: -1}", "resources.mem_gb: -1 is less than or equal to the minimum of 0"),
+        ("options: {docker: {shm_size: -.inf}}", "options.docker.shm_size: expected a finite number, got -.inf"),
+        ("ready: {path: 'http://elsewhere/'}", "ready.path:"),
+        ('ready: {path: "/a\\r\\nHost: b"}', "ready.path:"),
+        ("env: {A=B: c}", "env: 'A=B'"),
+        ("env: {'': c}", "env: ''"),
+        ('env: {A: "b\\0c"}', "env.A:"),
+    ],
+)
+def test_values_that_no_runner_could_use(tmp_path: Path, added: str, said: str) -> None:
+    first = faults(tmp_path, GOOD + added + "\n")[0]
+    assert first.startswith(f"5: {said}")
+
+
 def test_octal_and_hex_are_those_of_yaml_1_2() -> None:
     data = marked.Document(Path("x"), "a: 0o755\nb: 0x1f\nc: -0\nd: 1e3\ne: .5\n").data
     assert data == {"a": 0o755, "b": 31, "c": 0, "d": 1000.0, "e": 0.5}
