@@ -17,7 +17,7 @@ test: $(VENV)/.test
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
-	$(BIN)/mypy gymctl tests/*.py tests/bench tests/runners
+	MYPYPATH=images $(BIN)/mypy gymctl tests/*.py tests/bench tests/runners
 	MYPYPATH=images/agent-environment:images $(BIN)/mypy images/_verify images/agent-environment/server tests/images/agent_environment tests/images/*.py
 	MYPYPATH=images/calendr:images $(BIN)/mypy images/_web images/calendr/server tests/images/web tests/images/calendr
 
