@@ -14,6 +14,7 @@ import fcntl
 import importlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from gymctl.errors import Conflict, NotFound, Unavailable
 
 VERSION = 1
 LOCK_TIMEOUT = 30.0
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 
 
 @dataclass
@@ -98,6 +100,13 @@ def label(name: str) -> str:
     return f"{paths.state_id()}/{name}"
 
 
+def folder(name: str) -> Path:
+    """The directory of an instance; NotFound for what cannot be a name: an empty one, `..` or a path would mean another directory."""
+    if not NAME.fullmatch(name):
+        raise _not_found(name)
+    return paths.instances_dir() / name
+
+
 def kind(name: str) -> ModuleType:
     """A kind's module."""
     return importlib.import_module(f"gymctl.kinds.{name}")
@@ -105,7 +114,7 @@ def kind(name: str) -> ModuleType:
 
 def claim(name: str) -> Path:
     """Take a name by making its directory; Conflict says what holds it, since when, and how to replace it."""
-    directory = paths.instances_dir() / name
+    directory = folder(name)
     try:
         directory.mkdir(mode=0o700)
     except FileExistsError:
@@ -146,27 +155,31 @@ def names() -> list[str]:
 
 def get(name: str) -> Instance:
     """The record of an instance; NotFound names the near ones, Unavailable a record that cannot be read."""
-    path = paths.instances_dir() / name / "instance.json"
+    path = folder(name) / "instance.json"
     try:
         document = json.loads(path.read_text())
         return Instance(**document)
     except (FileNotFoundError, NotADirectoryError):
-        if (paths.instances_dir() / name).is_dir() and "/" not in name:
+        if folder(name).is_dir():
             raise Unavailable(f"{name} was claimed and never started", hint=f"`gymctl stop {name}` removes it") from None
-        import difflib
-
-        known = names()
-        found = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean {found[0]}?" if found else f"running: {', '.join(known)}" if known else "nothing runs; `gymctl run RECIPE` starts one"
-        raise NotFound(f"no instance {name!r}", hint=hint) from None
+        raise _not_found(name) from None
     except (ValueError, TypeError) as error:
         raise Unavailable(f"{path} cannot be read: {error}", hint=f"`gymctl stop {name}` removes it") from error
+
+
+def _not_found(name: str) -> NotFound:
+    import difflib
+
+    known = names()
+    found = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {found[0]}?" if found else f"running: {', '.join(known)}" if known else "nothing runs; `gymctl run RECIPE` starts one"
+    return NotFound(f"no instance {name!r}", hint=hint)
 
 
 @contextlib.contextmanager
 def locked(name: str, *, exclusive: bool = False, timeout: float = LOCK_TIMEOUT, told: Callable[[str], None] = lambda text: None) -> Iterator[None]:
     """Hold an instance's lock: shared to work on it, exclusive to end it; Conflict after `timeout` seconds, `told` what it waits for."""
-    path = paths.instances_dir() / name / "lock"
+    path = folder(name) / "lock"
     try:
         file = path.open("a+")
     except FileNotFoundError:
@@ -196,7 +209,7 @@ def append(name: str, document: dict[str, Any]) -> None:
     """Add one line to the instance's episode.jsonl, in one write."""
     line = json.dumps({"at": round(time.time(), 3), **document}, ensure_ascii=False) + "\n"
     try:
-        fd = os.open(paths.instances_dir() / name / "episode.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        fd = os.open(folder(name) / "episode.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(fd, line.encode("utf-8", "surrogatepass"))
         finally:
@@ -207,7 +220,7 @@ def append(name: str, document: dict[str, Any]) -> None:
 
 def stop(name: str, told: Callable[[str], None] = lambda text: None) -> None:
     """End an instance, helpers first, and remove its directory; also what a killed gymctl started and never wrote down."""
-    directory = paths.instances_dir() / name
+    directory = folder(name)
     if not directory.is_dir():
         get(name)
     with locked(name, exclusive=True, told=told):
@@ -233,7 +246,7 @@ def end(name: str, told: Callable[[str], None] = lambda text: None) -> None:
         for module_name in runners.available():
             with contextlib.suppress(Unavailable):  # an engine that is not there has nothing of ours
                 sweep(module_name, name)
-    shutil.rmtree(paths.instances_dir() / name, ignore_errors=True)
+    shutil.rmtree(folder(name), ignore_errors=True)
     for directory in paths.runtime_dirs(name):
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -281,7 +294,7 @@ def _is_dead_claim(name: str) -> bool:
     try:
         instance = get(name)
     except Unavailable:
-        return time.time() - (paths.instances_dir() / name).stat().st_mtime > 5  # its record comes within milliseconds
+        return time.time() - folder(name).stat().st_mtime > 5  # its record comes within milliseconds
     except NotFound:
         return False
     return instance.handle is None and not proc.alive(proc.Process(**instance.owner))

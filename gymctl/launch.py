@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 import platform
-import re
 import secrets
 import shutil
 import time
@@ -93,7 +92,7 @@ def _forget(directory: Path) -> None:
 
 
 def _make_way(name: str, runner_name: str, replace: bool, told: Told) -> None:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,62}", name):
+    if not instances.NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot be a name", hint="use lower-case letters, digits, - _ . and at most 63 of them")
     if replace:
         try:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gymctl import session
 from gymctl.episode import score
 from gymctl.errors import EnvError, UsageError
-from tests.conftest import ROOT, Cli
+from tests.conftest import RECIPE, ROOT, Cli
 
 STUB = str(ROOT / "tests/fakes/stub")
 
@@ -267,3 +267,22 @@ def test_ways_to_write_an_action(words: list[str], args: dict[str, object]) -> N
 def test_actions_that_are_none(words: list[str]) -> None:
     with pytest.raises(UsageError):
         session.parse_action(words)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../instances", "../episodes", "stub/", "./stub", "/", "Stub", "stub\n", "*", "é", "a" * 64])
+def test_what_is_no_name_means_no_directory(cli: Cli, name: str) -> None:
+    kept = [cli.state / folder for folder in ("instances/stub", "episodes/old")]
+    for folder in kept:
+        folder.mkdir(parents=True)
+        (folder / "instance.json").write_text("{")
+    for verb in (["stop"], ["logs"], ["step", "--stdin"], ["reset"], ["verify", "--task", "checked"], ["view"]):
+        assert f"no instance {name!r}" in cli(verb[0], name, *verb[1:], code=4, input="").err
+    assert all((folder / "instance.json").exists() for folder in kept)
+
+
+def test_a_run_whose_task_cannot_begin_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
+    task = tmp_path / "nowhere.yaml"
+    task.write_text("prompt: Go.\nreset: {universe: nowhere}\nclaims: [It went.]\n")
+    assert "no universe 'nowhere'" in cli("run", RECIPE, "--runner", "local", "--name", "gone", "--port", "0", "--task", str(task), code=4).err
+    assert cli("ps", "--all", "--json").json == []
+    assert not cli.leftovers()

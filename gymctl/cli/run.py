@@ -38,7 +38,8 @@ def command(**given: Any) -> int:
     """Start an environment and wait until it serves; with --agent run a whole episode and exit with its verdict."""
     for option, value in given.items():
         if value == "":
-            raise UsageError(f"--{option} is empty", hint="is a variable of your script unset? leave the option out for the recipe's own")
+            said = "RECIPE" if option == "recipe" else f"--{option}"
+            raise UsageError(f"{said} is empty", hint="is a variable of your script unset? an option that is left out is as the recipe says")
     episode = given["agent"] is not None
     if episode and given["task"] is None:
         raise UsageError("--agent needs --task", hint=f"`gymctl recipes {given['recipe']}` lists the tasks")
@@ -64,8 +65,12 @@ def _start(given: dict[str, Any]) -> int:
     with ui.telling() as told:
         instance = launch.run(_request(given, given["name"]), told)
         if task or getattr(instances.kind(instance.kind), "NEEDS_RESET", False):
-            with session.opened(instance.name) as (_, client):
-                session.reset(instance, client, task=task, task_file=session.task_file(given["task"]), seed=given["seed"])
+            try:
+                with session.opened(instance.name) as (_, client):
+                    session.reset(instance, client, task=task, task_file=session.task_file(given["task"]), seed=given["seed"])
+            except BaseException:  # what was asked for did not come about, so nothing of it stays
+                instances.stop(instance.name, told.step)
+                raise
     if given["as_json"]:
         ui.print_json(launch.document(instance))
         return 0
