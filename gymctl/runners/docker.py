@@ -133,16 +133,16 @@ def _container_name(label: str) -> str:
 
 def _limits(plan: Plan) -> dict[str, Any]:
     given = plan.options
-    memory = _bytes("memory", given["memory"]) if given.get("memory") else int((plan.mem_gb or 0) * 2**30)
-    cpus = float(given.get("cpus") or plan.cpus or 0)
+    memory = _bytes("memory", given["memory"]) if "memory" in given else int((plan.mem_gb or 0) * 2**30)
+    cpus = _over_zero("cpus", given["cpus"]) if "cpus" in given else plan.cpus or 0
     limits: dict[str, Any] = {"log_config": {"Type": "json-file", "Config": {"max-size": "20m", "max-file": "2"}}, **_network(plan)}
     if memory:
         limits |= {"mem_limit": memory, "memswap_limit": memory}
     if cpus:
         limits["nano_cpus"] = int(cpus * 1e9)
-    if given.get("pids"):
-        limits["pids_limit"] = int(given["pids"])
-    if given.get("shm_size"):
+    if "pids" in given:
+        limits["pids_limit"] = int(_over_zero("pids", given["pids"]))
+    if "shm_size" in given:
         limits["shm_size"] = _bytes("shm_size", given["shm_size"])
     return limits
 
@@ -152,9 +152,17 @@ def _bytes(name: str, text: str) -> int:
     from docker.utils import parse_bytes
 
     try:
-        return int(parse_bytes(text))
-    except (DockerException, ValueError) as error:
+        size = int(parse_bytes(text))
+    except (DockerException, ValueError, IndexError) as error:
         raise UsageError(f"--opt {name}={text}: expected a size", hint="for example 512m or 2g") from error
+    return int(_over_zero(name, size))
+
+
+def _over_zero(name: str, value: float) -> float:
+    """The limit; to an engine 0 and less mean none, which is not what was asked for."""
+    if not value > 0:
+        raise UsageError(f"--opt {name}={value}: expected more than 0", hint="leave it out for no limit")
+    return value
 
 
 def _network(plan: Plan) -> dict[str, Any]:

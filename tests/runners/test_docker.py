@@ -233,6 +233,11 @@ class TestLimits:
         with pytest.raises(UsageError, match="--opt memory=lots"):
             runner.start(replace(plan, options={"memory": "lots"}))
 
+    @pytest.mark.parametrize("options", [{"memory": "0"}, {"memory": "-1m"}, {"shm_size": "0"}, {"pids": 0}, {"pids": -5}, {"cpus": 0.0}, {"cpus": -1.0}])
+    def test_a_limit_that_would_be_none_is_refused(self, plan: Plan, options: dict[str, Any]) -> None:
+        with pytest.raises(UsageError, match="expected more than 0"):
+            runner.start(replace(plan, options=options))
+
     def test_out_of_memory_names_the_limit_and_the_option(self, plan: Plan, commanded: Callable[..., str]) -> None:
         eater = commanded("eater", "sleep 0.5; exec python3 -c \"x = b'x' * (200 << 20)\"")
         handle = runner.start(replace(plan, image={"ref": eater}, options={"memory": "64m"}))
