@@ -21,6 +21,8 @@ WHEEL = {"up": 4, "down": 5, "left": 6, "right": 7}
 DRAG_STEP = 16
 """Pixels between the positions of a drag: enough of them that a program sees a movement, not a jump."""
 MARK = "_GUEST_GIVEN_KEYS"
+CLICK_GAP = 0.03
+"""Seconds between the clicks of a double one: toolkits take presses of the same millisecond for one."""
 HOLD_SECONDS = 60
 LARGEST_SCROLL = 200
 LARGEST_TEXT = 200_000
@@ -131,10 +133,14 @@ class Hands:
         """Press and release a button `count` times, fast enough for a double or triple click."""
         if at:
             self.move(at)
-        for _ in range(count):
+            self.connection.sync()
+        wheel = button in WHEEL.values()
+        for number in range(count):
+            if number and not wheel:
+                threading.Event().wait(CLICK_GAP)
             self._button(button, True)
             self._button(button, False)
-        self.connection.sync()
+            self.connection.sync()
 
     def drag(self, button: int, path: Sequence[tuple[int, int]]) -> None:
         """Press at the first point, pass through the others, release at the last."""
