@@ -84,6 +84,8 @@ def test_selecting_with_the_mouse(desk: Desk, tmp_path: Path) -> None:
     window = editor(desk, tmp_path)
     desk.act({"keyboard": {"text": "alpha beta gamma\nsecond line"}})
     at = first_line(desk)
+    desk.act({"mouse": {"left_click": [window["x"] + 300, window["y"] + 300]}})  # the editor hides the pointer while one types
+    desk.get("/frame?format=jpeg&stable=0.6&timeout=5")
     copied(desk, {"double_click": at}, "alpha")
     copied(desk, {"triple_click": at}, "alpha beta gamma\n")
     copied(desk, {"left_click_drag": [[at[0] - 10, at[1]], [window["x"] + window["width"] - 20, at[1]]]}, "alpha beta gamma")
