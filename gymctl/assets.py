@@ -47,7 +47,7 @@ def fetch(source: Source, module: ModuleType, override: str | None, progress: Pr
     formats = source.image.formats
     for name in module.SPEC.formats:
         if name == "oci" and formats.oci:
-            return _pinned(source.image.name, formats.oci, engine(module))
+            return _pinned(source.image.name, formats.oci, engine(module), "; or, without an image, `--runner local`" if formats.dir else "")
         if name == "dir" and formats.dir:
             return _directory(source, source.image_directory)
     raise Unsupported(f"{module.SPEC.name} boots {', '.join(module.SPEC.formats)}, and {source.image.name} is offered as {', '.join(source.image.offered())}")
@@ -60,11 +60,12 @@ def engine(module: ModuleType) -> Images:
     return module
 
 
-def _pinned(name: str, oci: Oci, images: Images) -> Fetched:
+def _pinned(name: str, oci: Oci, images: Images, otherwise: str) -> Fetched:
     found = images.has(oci.ref)
     archive = oci.archive or "FILE.tar"
     if found is None:
-        raise NotFound(f"the engine has no image {oci.ref}", hint=f"`gymctl load {archive}` when you were sent the file, or `gymctl build-image {name}`")
+        hint = f"`gymctl load {archive}` when you were sent the file, or `gymctl build-image {name}`{otherwise}"
+        raise NotFound(f"the engine has no image {oci.ref}", hint=hint)
     if oci.digest and oci.digest != found and images.has(f"{_repository(oci.ref)}@{oci.digest}") != found:
         raise IntegrityError(
             f"{oci.ref} is {found}{_made_by(images, found)}, and the recipe pins {oci.digest}",

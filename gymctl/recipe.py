@@ -244,12 +244,13 @@ def _found(what: str, name: str, bundled: Path, file: str) -> Path:
         path = path / file if path.is_dir() else path
         if path.is_file():
             return path.absolute()
-        raise NotFound(f"no {what} at {name}", hint=f"a {what} is a directory with a {file}")
+        raise NotFound(f"no {what} at {name}", hint=f"a {what} is a directory that holds {file}")
     path = bundled / name / file
     if re.fullmatch(r"[\w.-]+", name) and path.is_file():
         return path
     known = sorted(p.parent.name for p in bundled.glob(f"*/{file}"))
-    raise NotFound(f"no {what} {name!r}{marked.near(name, known)}", hint=f"known: {', '.join(known)}; or give the path of a directory with a {file}")
+    here = f"; did you mean ./{name}?" if name and (Path(name) / file).is_file() else marked.near(name, known)
+    raise NotFound(f"no {what} {name!r}{here}", hint=f"known: {', '.join(known)}; or the path of a directory that holds {file}, with a / in it")
 
 
 def _image_directory(document: marked.Document, path: Path, recipe: Recipe) -> Path:

@@ -39,5 +39,9 @@ def command(name: str, bundle: str | None, as_json: bool) -> None:
     if as_json:
         ui.print_json({"name": name, "lines": [line.rstrip("\n") for line in lines]})
         return
+    silent = True
     for line in lines:
         click.echo(printable(line.rstrip("\n")))
+        silent = False
+    if silent:
+        ui.note(f"{name} has printed nothing")

@@ -53,4 +53,10 @@ def _show(name: str, as_json: bool) -> None:
     click.echo(f"kind {r.kind}, image {r.image}, port {r.port}, runners {', '.join(r.runners) or 'any'}")
     if r.universes or r.packs:
         click.echo(f"{'universes' if r.universes else 'packs'}: {', '.join(r.universes or r.packs)}")
-    ui.table(("TASK", "STATE", "PROMPT"), [[t.id, t.reset.universe or t.reset.pack, t.prompt.split("\n")[0][:90]] for t in tasks])
+    ui.table(("TASK", "STATE", "PROMPT"), [[t.id, t.reset.universe or t.reset.pack, _beginning(t.prompt)] for t in tasks])
+
+
+def _beginning(prompt: str) -> str:
+    """A prompt's first line, at most 90 characters, cut between words."""
+    first = prompt.strip().split("\n")[0]
+    return first if len(first) <= 90 else f"{first[:89].rsplit(' ', 1)[0]}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -118,7 +119,8 @@ def _show(action: Any, outcome: Any) -> None:
 
     args = printable(json.dumps(action.args, ensure_ascii=False))
     answer = f"{ui.mark(False)} {outcome.message}" if isinstance(outcome, GymctlError) else f"{ui.mark(True)} {outcome.elapsed * 1000:.0f} ms"
-    click.echo(f"  {action.name} {args[:100]}{'…' if len(args) > 100 else ''}  {answer}")
+    room = max(24, ui.width() - len(f"  {action.name}   {click.unstyle(answer)}"))
+    ui.line(f"  {action.name} {args if len(args) <= room else f'{args[: room - 1]}…'}  {answer}")
 
 
 def _show_end(episode: Any) -> None:
@@ -128,6 +130,21 @@ def _show_end(episode: Any) -> None:
     if agent["timed_out"]:
         ui.warn("the agent ran out of time")
     elif agent["exit"]:
-        ui.warn(f"the agent ended with exit code {agent['exit']}; what it printed: {episode.directory / 'agent.log'}")
-    click.echo(f"{episode.steps} steps on {instance.name} ({instance.runner}); files: {episode.directory}")
+        log = episode.directory / "agent.log"
+        ui.warn(f"the agent ended with exit code {agent['exit']}{_last_words(log)}; all it printed: {log}")
+    click.echo(f"{episode.steps} step{'' if episode.steps == 1 else 's'} on {instance.name} ({instance.runner}); files: {episode.directory}")
     show(episode.verdict)
+
+
+def _last_words(log: Path) -> str:
+    """` and the words ...`: the last line an agent printed, mostly the error it died of."""
+    from gymctl.wire import printable
+
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 4096))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    said = [line.strip() for line in lines if line.strip()]
+    return f" and the words: {printable(said[-1])[:200]}" if said else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 import click
@@ -20,6 +21,9 @@ EPILOG = ui.examples(
     "gymctl step calendr screenshot page.png",
     """echo '{"action": "email_search", "args": {"query": "invoice"}, "id": 1}' | gymctl step agent-environment --stdin""",
 )
+
+FEW = 40
+"""Names of actions that a hint lists one by one."""
 
 
 @click.command("step", epilog=EPILOG, context_settings={"ignore_unknown_options": True})
@@ -40,7 +44,7 @@ def command(name: str, action: tuple[str, ...], session: str | None, from_stdin:
     from gymctl import session as sessions
 
     if from_stdin == bool(action):
-        raise UsageError("give one ACTION, or --stdin", hint=f"`gymctl step {name} TAB` completes the tools")
+        raise UsageError("give NAME and one ACTION, or NAME and --stdin", hint="" if action else _offered(name, session))
     with sessions.opened(name) as (instance, client):
         if from_stdin:
             _lines(instance, client, session)
@@ -91,3 +95,18 @@ def _indented(text: str) -> str:
         return json.dumps(parsed(text), indent=2, ensure_ascii=False)
     except ValueError:
         return text
+
+
+def _offered(name: str, session: str | None) -> str:
+    """What may be done in an instance, for a hint: the names, or their beginnings where they are too many to read."""
+    from gymctl import session as sessions
+
+    try:
+        with sessions.opened(name) as (instance, client):
+            names = [tool["name"] for tool in sessions.tools(instance, client, session)]
+    except GymctlError as error:
+        return "; ".join(filter(None, (error.message, error.hint)))
+    if len(names) <= FEW:
+        return f"actions here: {', '.join(names)}"
+    servers = Counter(tool.partition("_")[0] for tool in names)
+    return f"{len(names)} actions here: {', '.join(f'{server}_... ({count})' for server, count in servers.items())}; TAB completes them"

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -76,10 +77,26 @@ def telling() -> Iterator[Told]:
     from gymctl.runner import Told
 
     teller = _Redrawn() if lively() else _Lines()
+    _open.append(teller)
     try:
         yield Told(teller.step, teller.progress)
     finally:
+        _open.remove(teller)
         teller.close()
+
+
+def line(text: str) -> None:
+    """A line on stdout while a verb tells its news: the redrawn line is taken away for it and comes back below."""
+    for teller in _open:
+        teller.pause()
+    click.echo(text)
+    for teller in _open:
+        teller.resume()
+
+
+def width(least: int = LEAST_FOLDED) -> int:
+    """Columns of the terminal; 120 where stdout is none."""
+    return max(least, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 120
 
 
 class _Lines:
@@ -98,8 +115,18 @@ class _Lines:
         tenth = f" {done * 10 // total * 10}%" if total else ""
         self.step(f"{what}{tenth}")
 
+    def pause(self) -> None:
+        """Nothing is redrawn."""
+
+    def resume(self) -> None:
+        """Nothing was taken away."""
+
     def close(self) -> None:
         """Nothing is open."""
+
+
+_open: list[_Lines | _Redrawn] = []
+"""What is telling news now."""
 
 
 class _Redrawn:
@@ -135,6 +162,17 @@ class _Redrawn:
             self._bar = tqdm(total=total or None, desc=what, unit="B", unit_scale=True, unit_divisor=1024, leave=False, file=sys.stderr, delay=QUIET_SECONDS)
             self._what = what
         self._bar.update(done - self._bar.n)
+
+    def pause(self) -> None:
+        """Take the redrawn line away; a bar ends for good, the next news opens one."""
+        self._end_bar()
+        if self._status is not None:
+            self._status.stop()
+
+    def resume(self) -> None:
+        """Bring it back."""
+        if self._status is not None:
+            self._status.start()
 
     def close(self) -> None:
         self._end_bar()

@@ -18,6 +18,9 @@ EPILOG = ui.examples(
     "gymctl verify agent-environment --task report --answer @answer.txt --judge 'python judge.py'",
 )
 
+COMPARED = {"eq": "", "neq": "anything but", "gt": "more than", "gte": "at least", "lt": "less than", "lte": "at most"}
+"""How a comparator is read out; the others read well as they are."""
+
 
 @click.command("verify", epilog=EPILOG)
 @click.argument("name", shell_complete=complete.names)
@@ -80,7 +83,8 @@ def show(verdict: Any) -> None:
         for fact in check.get("asserts", []) if outcome is False else []:
             if isinstance(fact, dict) and fact.get("success") is False:
                 found, wanted = (printable(json.dumps(fact.get(k), ensure_ascii=False))[:120] for k in ("actual_value", "expected_value"))
-                click.echo(f"      found {found}, expected {fact.get('comparator')} {wanted}")
+                comparator = str(fact.get("comparator"))
+                click.echo(f"      found {found}, expected {' '.join(filter(None, (COMPARED.get(comparator, comparator), wanted)))}")
     if verdict.verdict == "none":
         click.echo(f"{click.style('NO VERDICT', fg='yellow', bold=True)}: {printable(verdict.reason['message'])}")
     else:

@@ -19,7 +19,9 @@ def load(name: str) -> ModuleType:
 
         entry = next((e for e in metadata.entry_points(group=GROUP) if e.name == name), None)
         if entry is None:
-            raise NotFound(f"no runner {name!r}", hint=f"known: {', '.join(available())}")
+            from gymctl import marked  # YAML costs 20 ms
+
+            raise NotFound(f"no runner {name!r}{marked.near(name, available())}", hint=f"known: {', '.join(available())}")
         where = entry.value
     hint = f"reinstall the package that brings {where}"
     try:

@@ -83,7 +83,7 @@ def _interpreter(directory: Path, requirements: str | None, told: Callable[[str]
     wanted = [line.strip() for line in file.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if all(map(_satisfied, wanted)):
         return sys.executable
-    key = cache.key(what="venv", python=sys.version, executable=sys.executable, requirements=sorted(wanted))
+    key = cache.key(what="venv", python=sys.version, executable=os.path.realpath(sys.executable), requirements=sorted(wanted))
     told(f"installing what {directory.name} needs into a venv in the cache, once")
     tree = cache.get_or_make(key, lambda path: _make_venv(path, file), note={"what": f"venv for {directory.name}"}, waiting=told)
     return str(tree / "bin" / "python")
