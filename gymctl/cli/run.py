@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,11 @@ def _start(given: dict[str, Any]) -> int:
     with ui.telling() as told:
         instance = launch.run(_request(given, given["name"]), told)
         if task or getattr(instances.kind(instance.kind), "NEEDS_RESET", False):
-            try:
+            with contextlib.ExitStack() as undo:  # when what was asked for does not come about, nothing of it stays
+                undo.callback(instances.stop, instance.name, told.step)
                 with session.opened(instance.name) as (_, client):
                     session.reset(instance, client, task=task, task_file=session.task_file(given["task"]), seed=given["seed"])
-            except BaseException:  # what was asked for did not come about, so nothing of it stays
-                instances.stop(instance.name, told.step)
-                raise
+                undo.pop_all()
     if given["as_json"]:
         ui.print_json(launch.document(instance))
         return 0
