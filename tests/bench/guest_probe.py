@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "images"))
 
-from _guest.frames import Screen  # type: ignore[import-not-found]  # on the path since the line above
-from _guest.x11 import ALL_PLANES, X11, XEXT, Connection  # type: ignore[import-not-found]
+from _guest.frames import Screen
+from _guest.x11 import ALL_PLANES, X11, XEXT, Connection
 
 BUTTON_PRESS, BUTTON_PRESS_MASK, EXPOSURE_MASK = 4, 1 << 2, 1 << 15
 ROUNDS = 60
