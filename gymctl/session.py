@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 JUDGE_TIMEOUT = 120.0
 VERIFY_TIMEOUT = 60.0
 COVERAGE = 0.75
+RUBRIC_TEXT = ("rubric", "claim", "criterion", "criteria", "text", "description")
+"""Where a rubric check says what is asked; without any of them its id is."""
 FULFILLMENT = {"fulfilled": 1.0, "partially": 0.5, "partially_fulfilled": 0.5, "not": 0.0, "not_fulfilled": 0.0}
 
 
@@ -154,11 +156,24 @@ def verify(
     if not checks and not claims:
         raise UsageError("nothing says what to verify", hint="name a task, or give checks")
     chosen = session_of(instance, session)
-    verdict = _state_verdict(instance, client, chosen, checks, timeout) if checks else Verdict("passed", 1.0)
-    if claims and verdict.verdict == "passed":
-        verdict = _judged(verdict, claims, answer, judge, prompt, timeout, instance.label)
+    asked = [check for check in checks if check.get("type") != "rubric"]
+    questions = _questions([check for check in checks if check.get("type") == "rubric"], claims)
+    verdict = _state_verdict(instance, client, chosen, asked, timeout) if asked else Verdict("passed", 1.0)
+    if questions and verdict.verdict == "passed":
+        verdict = _judged(verdict, questions, answer, judge, prompt, timeout, instance.label)
     instances.append(instance.name, {"type": "verify", "session": chosen, "answer": answer, **verdict.json()})
     return verdict
+
+
+def _questions(rubrics: list[Json], claims: list[str]) -> dict[str, str]:
+    """{id: what a judge is asked}: rubric checks by their text, and claims."""
+    found = {}
+    for number, check in enumerate(rubrics):
+        name = check.get("id")
+        if not isinstance(name, str) or not name or name in found:
+            raise EnvError(f"rubric check {number + 1}: `id` must be a text of its own")
+        found[name] = next((str(check[k]) for k in RUBRIC_TEXT if isinstance(check.get(k), str)), name)
+    return found | {f"claim-{number}": claim for number, claim in enumerate(claims, 1)}
 
 
 def _state_verdict(instance: Instance, client: wire.Client, session: str, checks: list[Json], timeout: float) -> Verdict:
@@ -206,19 +221,22 @@ def _together(outcomes: list[bool | str]) -> bool | str:
     return False if False in outcomes else "PENDING" if "PENDING" in outcomes else True
 
 
-def _judged(verdict: Verdict, claims: list[str], answer: str | None, judge: list[str] | None, prompt: str, timeout: float, label: str) -> Verdict:
-    """Complete a verdict with the judge's word on each claim."""
+def _judged(
+    verdict: Verdict, questions: dict[str, str], answer: str | None, judge: list[str] | None, prompt: str, timeout: float, label: str
+) -> Verdict:  # fmt: skip
+    """Complete a verdict with the judge's word on each question."""
     if judge is None:
-        pending = [{"id": f"claim-{n}", "claim": claim, "success": "PENDING"} for n, claim in enumerate(claims, 1)]
-        return no_verdict("pending", f"{len(claims)} claims wait for a judge: --judge CMD", [*verdict.checks, *pending])
+        pending = [{"id": name, "claim": claim, "success": "PENDING"} for name, claim in questions.items()]
+        return no_verdict("pending", f"{len(questions)} claims wait for a judge: --judge CMD", [*verdict.checks, *pending])
     try:
-        grades = _ask_judge(judge, {"claims": claims, "answer": answer, "prompt": prompt}, min(timeout, JUDGE_TIMEOUT), label)
+        grades = _ask_judge(judge, {"claims": list(questions.values()), "answer": answer, "prompt": prompt}, min(timeout, JUDGE_TIMEOUT), label)
     except (ValueError, NoVerdict) as error:
         return no_verdict("judge_failed", str(error), verdict.checks)
     except (StartError, Unavailable) as error:
         return no_verdict("judge_failed", error.message, verdict.checks)
     coverage = sum(grades) / len(grades)
-    rows = [{"id": f"claim-{n}", "claim": claim, "success": grade == 1, "score": grade} for n, (claim, grade) in enumerate(zip(claims, grades, strict=True), 1)]
+    graded = zip(questions.items(), grades, strict=True)
+    rows = [{"id": name, "claim": claim, "success": grade == 1, "score": grade} for (name, claim), grade in graded]
     total = (len(verdict.checks) + sum(grades)) / (len(verdict.checks) + len(grades))
     return Verdict("passed" if coverage >= COVERAGE else "failed", total, [*verdict.checks, *rows])
 

@@ -169,6 +169,18 @@ def test_a_judge_that_fails_gives_no_verdict(cli: Cli, body: str, said: str) -> 
     assert done.json["score"] is None
 
 
+def test_rubric_checks_are_the_judges(cli: Cli) -> None:
+    start(cli)
+    (cli.folder / "checks.yaml").write_text("- {id: done, type: state}\n- {id: polite, type: rubric, rubric: It was polite.}\n- {id: short, type: rubric}\n")
+    pending = cli("verify", "stub", "--checks", "checks.yaml", "--json", code=11).json
+    assert [(c["id"], c["success"]) for c in pending["checks"]] == [("done", True), ("polite", "PENDING"), ("short", "PENDING")]
+    body = "assert asked['claims'] == ['It was polite.', 'short']\nprint(json.dumps({'verdicts': ['fulfilled', 'fulfilled']}))"
+    done = cli("verify", "stub", "--checks", "checks.yaml", "--judge", judge(cli.folder, body), "--json").json
+    assert [(c["id"], c["success"]) for c in done["checks"]] == [("done", True), ("polite", True), ("short", True)]
+    (cli.folder / "checks.yaml").write_text("- {type: rubric}\n")
+    cli("verify", "stub", "--checks", "checks.yaml", code=9)
+
+
 def test_without_a_judge_claims_are_pending(cli: Cli) -> None:
     start(cli)
     done = cli("verify", "stub", "--task", "claimed", "--json", code=11).json
