@@ -182,6 +182,8 @@ class _Reader:
     def placed(self, value: Any) -> Any:
         if isinstance(value, str):
             return dates.from_templates(value, self.base)
+        if isinstance(value, dict):
+            return {key: self.placed(v) for key, v in value.items()}
         return [self.placed(v) for v in value] if isinstance(value, list) else value
 
 

@@ -77,6 +77,8 @@ def complete(checked: Checked) -> None:
     for n, event in enumerate(rows.get("events", [])):
         for fault in _event_faults(event, series):
             checked.fault("events", n, fault)
+    if not checked.problems:
+        _settle_changed(checked, series)
 
 
 def _check_user(checked: Checked) -> None:
@@ -117,6 +119,22 @@ def _settle_rule(event: Row) -> list[str]:
     if first != start:
         event["start"], event["end"] = (t.date().isoformat() if event["all_day"] else t.isoformat() for t in (first, end + (first - start)))
     return []
+
+
+def _settle_changed(checked: Checked, series: dict[str, Row]) -> None:
+    """Put each changed occurrence of a monthly or yearly series on the next day that the rule gives, and what it became as much later."""
+    for n, event in enumerate(checked.rows.get("events", [])):
+        of = series.get(event["recurring_event_id"] or "")
+        if of is None or recurrence.parts(of["recurrence"])["FREQ"] not in ("MONTHLY", "YEARLY"):
+            continue
+        begins, original = (datetime.fromisoformat(t).replace(tzinfo=None) for t in (of["start"], event["original_start"]))
+        given = recurrence.at_or_after(of["recurrence"], begins, original)
+        if given is None:
+            checked.fault("events", n, f"original_start: {of['id']} has no occurrence at or after {event['original_start']}")
+            continue
+        for name in ("start", "end", "original_start"):
+            moved = datetime.fromisoformat(event[name]).replace(tzinfo=None) + (given - original)
+            event[name] = moved.date().isoformat() if len(event[name]) == 10 else moved.isoformat()
 
 
 SITE = Site("calendr", "Calendr", __version__, HERE, Path(os.environ.get("PACKS") or HERE.parent / "packs"), TABLES, ROUTES, complete, shell)

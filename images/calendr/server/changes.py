@@ -11,7 +11,7 @@ from _web.store import Db, Row, encode, show_time, stored_time
 
 from . import recurrence, texts
 from .eventform import Wanted
-from .occurrences import Occurrence, series_day, zone_of
+from .occurrences import Occurrence, moments, series_day, zone_of
 from .who import who
 
 SCOPES = ("this", "following", "all")
@@ -196,8 +196,9 @@ def _from_here(page: Page, series: Row, day: date, what: Occurrence, wanted: Wan
     tail = _cut(page, series, day)
     rule = wanted.row.get("recurrence")
     if rule == series["recurrence"]:
-        shift = (datetime.fromisoformat(wanted.row["start"]).date() - what.first_day).days
-        rule = recurrence.shifted(tail, shift)
+        # From where the rule had put this one: it may have been moved before.
+        given, _ = moments(*_given(db, series, day), who(page).zone)
+        rule = recurrence.shifted(tail, (datetime.fromisoformat(wanted.row["start"]).date() - given.date()).days)
     row = {**wanted.row, "recurrence": _checked(page, wanted.row, rule, series["timezone"])}
     row["start"], row["end"] = _first_fit(page, row, row["recurrence"], series["timezone"])
     later = [d for d in series["exdates"] if d[:10] >= day.isoformat()]

@@ -144,8 +144,28 @@ def posted(form: Form) -> Filled:
     return Filled(texts, guests, [d for d in form.all("repeat_on") if d in DAYS])
 
 
-def read(page: Page, filled: Filled, rule: str | None) -> Wanted:
-    """What the form says; every fault of it is in its `errors`. `rule` is the recurrence there was."""
+def repeats_as_before(before: Filled, after: Filled) -> bool:
+    """Whether nobody touched how it repeats: `before` is what the form was filled with, `after` what came back."""
+    if _repeats(before) != _repeats(after):
+        return False
+    if after["repeat"] != "weekly" or sorted(before.on) == sorted(after.on):
+        return True
+    # The page's script takes the only day of a weekly event along with the date.
+    day = _day(after["start_date"])
+    return day is not None and len(before.on) == 1 and before["start_date"] != after["start_date"] and after.on == [DAYS[day.weekday()]]
+
+
+def _repeats(filled: Filled) -> tuple[str, ...]:
+    """What a form says of the recurrence but for its days; fields that do not count are left out."""
+    repeat, end = filled["repeat"], filled["repeat_end"] or "never"
+    if repeat in ("", "keep"):
+        return (repeat,)
+    interval = "1" if repeat == "weekdays" else filled["repeat_interval"] or "1"
+    return repeat, interval, end, filled[f"repeat_{end}"]
+
+
+def read(page: Page, filled: Filled, rule: str | None, *, keeps_rule: bool = False) -> Wanted:
+    """What the form says; every fault of it is in its `errors`. `rule` is the recurrence there was, `keeps_rule`: and is to stay."""
     viewer, errors = who(page), filled.errors
     start, end = _times(filled, viewer)
     if len(filled["title"]) > MAX_TITLE:
@@ -167,7 +187,7 @@ def read(page: Page, filled: Filled, rule: str | None) -> Wanted:
         "visibility": "private" if filled["visibility"] == "private" else "default",
     }
     if not errors.keys() & {"start-date", "start-time"}:
-        row["recurrence"] = _rule(filled, rule, start, viewer)
+        row["recurrence"] = rule if keeps_rule else _rule(filled, rule, start, viewer)
     minutes = sorted({int(t) for t in (filled["reminder"], filled["reminder_2"]) if t.isdigit() and len(t) < 6})
     return Wanted(row, _guests(filled, viewer), minutes)
 

@@ -118,12 +118,11 @@ def save(page: Page) -> Response:
     series = _series_of(page, what)
     filled = eventform.posted(page.form)
     filled.texts["rule"] = series["recurrence"] or ""
-    wanted = eventform.read(page, filled, series["recurrence"])
+    scope = changes.scope_of(page, what)
+    kept = _keeps_rule(eventform.of_event(page, what, series), filled, series, scope)
+    wanted = eventform.read(page, filled, series["recurrence"], keeps_rule=kept)
     if filled.errors:
         return _form(page, filled, what)
-    if series["recurrence"] and wanted.row["recurrence"] and _says_the_same(series, wanted.row["recurrence"], what):
-        wanted.row["recurrence"] = series["recurrence"]
-    scope = changes.scope_of(page, what)
     if scope == "this" and what.is_series and wanted.row["recurrence"] != series["recurrence"]:
         filled.errors["repeat"] = "How it repeats can be changed for all events, or for this and the following ones."
         return _form(page, filled, what)
@@ -131,22 +130,12 @@ def save(page: Page) -> Response:
     return page.done(f"Saved “{event['title']}”", page.back(_week_of(what)))
 
 
-def _says_the_same(series: Row, rule: str, what: Occurrence) -> bool:
-    """Whether a rule as the form writes it is the one that the form was filled from."""
-    before, after = recurrence.parts(series["recurrence"]), recurrence.parts(rule)
-    for found in (before, after):
-        for name, usual in (("INTERVAL", "1"), ("WKST", "MO")):
-            if found.get(name) == usual:
-                found.pop(name)
-        if "BYDAY" in found:
-            found["BYDAY"] = ",".join(sorted(found["BYDAY"].split(",")))
-        if "UNTIL" in found:
-            found["UNTIL"] = recurrence.until_day(found["UNTIL"], what.start.tzinfo).isoformat()  # type: ignore[arg-type]  # a ZoneInfo
-    if before.get("FREQ") == "WEEKLY" and "BYDAY" not in before:
-        after.pop("BYDAY", None)
-    if before.get("FREQ") == "MONTHLY" and not before.keys() & {"BYDAY", "BYMONTHDAY"}:
-        after.pop("BYMONTHDAY", None)
-    return before == after
+def _keeps_rule(before: Filled, after: Filled, series: Row, scope: str) -> bool:
+    """Whether a series goes on by its rule: it was not touched, and a move of the date is not what changes it."""
+    if not series["recurrence"] or not eventform.repeats_as_before(before, after):
+        return False
+    moves_along = recurrence.goes_with_start(series["recurrence"])
+    return moves_along or scope == "this" or before["start_date"] == after["start_date"]
 
 
 def ask_move(page: Page) -> Response:

@@ -208,12 +208,12 @@ def busy(page: Page, email: str, first: date, after: date) -> list[tuple[datetim
     """When a person is taken: (start, end, what may be known of it), by time. Everybody in the house may know when, not what."""
     viewer, guests = who(page), guests_of(page.db)
     person = viewer.by_email.get(email.lower())
-    mine = {c["id"] for c in viewer.all_calendars.values() if person and c["owner_id"] == person["id"]}
 
     def takes(event: Row) -> bool:
         answer = next((g["response"] for g in guests.get(event["id"], []) if g["email"].lower() == email.lower()), None)
-        own = event["calendar_id"] in mine and (answer is not None or person is None or event["organizer_id"] == person["id"])
-        return event["show_as"] == "busy" and answer != "declined" and (answer is not None or own)
+        # Who organizes comes, in whatever calendar it stands.
+        organizes = person is not None and event["organizer_id"] == person["id"]
+        return event["show_as"] == "busy" and answer != "declined" and (answer is not None or organizes)
 
     found = []
     for what in expand(page.db, [e for e in all_events(page.db) if takes(e)], first, after, viewer.zone):

@@ -180,6 +180,12 @@ def shifted(rule: str, days: int) -> str:
     return joined(found)
 
 
+def goes_with_start(rule: str) -> bool:
+    """Whether the rule fits a start on another day, as it is or `shifted`; a day of the month or the year that it names does not."""
+    found = parts(rule)
+    return found["FREQ"] in ("DAILY", "WEEKLY") or not found.keys() & {"BYDAY", "BYMONTHDAY", "BYMONTH"}
+
+
 def until_text(day: date, zone: ZoneInfo, all_day: bool) -> str:
     """UNTIL for a series whose last day may be `day`: as RFC 5545 wants it, an instant for a series with times."""
     if all_day:
@@ -190,6 +196,11 @@ def until_text(day: date, zone: ZoneInfo, all_day: bool) -> str:
 def until_day(until: str, zone: ZoneInfo) -> date:
     """The last day that an UNTIL allows."""
     return _wall_clock(until, zone).date()
+
+
+def at_or_after(rule: str, start: datetime, moment: datetime) -> datetime | None:
+    """The first occurrence at or after a wall-clock time of a series that begins at `start`; None: it has ended."""
+    return _parsed(rule, start, None).after(moment, inc=True)
 
 
 def first_wall(rule: str, start: datetime) -> datetime:

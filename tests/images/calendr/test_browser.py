@@ -113,6 +113,39 @@ def test_drag_resize_and_undo(site: Website, visit: Open, name: str) -> None:
     assert "resize" in kinds
 
 
+def test_the_lower_edge_is_a_handle(site: Website, visit: Open, name: str) -> None:
+    page = visit(WEEK)
+    hour = page.locator(".column").first.bounding_box()["height"] / 24  # type: ignore[index]  # it is shown
+    drag(page, "#resize-evt-retro", 0, hour, at=0.5)
+    settled(page, "Moved")
+    moved = event(site, name, "Retrospective")
+    assert (moved["start"], moved["end"]) == ("2026-03-13T14:00:00-04:00", "2026-03-13T16:00:00-04:00")
+    assert ("resize", "event-evt-retro") in [(row["event_type"], row["element_id"]) for row in site.log(name)]
+    assert page.locator("#resize-evt-roadmap").count() == 0, "not Maya's to change"
+
+
+def test_the_title_of_a_narrow_block_is_seen(visit: Open, name: str, site: Website) -> None:
+    page = visit(WEEK)
+    for title in ("Tea", "Kickoff with the harbor", "Standing"):
+        page.goto("/events/new?date=2026-03-13&start=08:00&end=08:15")
+        page.fill("#title", title)
+        page.click("#save")
+        settled(page, "Created")
+    page.goto(WEEK)
+    for title in ("Tea", "Kickoff with the harbor", "Standing"):
+        block = page.locator(f'.event:has(strong:text-is("{title}"))')
+        [box, strong, time] = [found.bounding_box() for found in (block, block.locator("strong"), block.locator(".time"))]
+        assert box is not None
+        assert strong is not None
+        assert time is not None
+        assert strong["width"] > 15
+        assert strong["x"] + strong["width"] <= box["x"] + box["width"]
+        assert time["y"] >= box["y"] + box["height"] - 2, "no room for both"
+    page.goto("/day/2026-03-10")
+    wide = page.locator("#event-evt-standup_2026-03-10")
+    assert wide.locator(".time").bounding_box()["y"] < wide.bounding_box()["y"] + 4  # type: ignore[index]  # both are shown
+
+
 def test_escape_lets_go(site: Website, visit: Open, name: str) -> None:
     page = visit(WEEK)
     x, y = center(page, "#event-evt-retro")

@@ -147,6 +147,70 @@ def test_series_moved_to_another_weekday(visitor: Visitor) -> None:
     assert (series["start"], series["recurrence"]) == ("2026-03-11T14:00:00-04:00", "FREQ=WEEKLY;BYDAY=WE")
 
 
+def test_one_occurrence_on_another_weekday(visitor: Visitor) -> None:
+    for changes in (
+        {"start_date": "2026-03-12", "end_date": "2026-03-12"},
+        {"title": "1:1 outside"},
+        # The page's script takes the only weekday along with the date.
+        {"start_date": "2026-03-13", "end_date": "2026-03-13", "repeat_on": "FR"},
+    ):
+        visitor.get("/events/evt-1/edit" if rows(visitor, "events", id="evt-1") else "/events/evt-one-on-one_2026-03-10/edit")
+        assert visitor.submit("event-form", scope="this", **changes).status == 303, changes
+    (own,) = rows(visitor, "events", recurring_event_id="evt-one-on-one")
+    assert (own["title"], own["start"], own["original_start"]) == ("1:1 outside", "2026-03-13T14:00:00-04:00", "2026-03-10T14:00:00-04:00")
+    (series,) = rows(visitor, "events", id="evt-one-on-one")
+    assert (series["start"], series["recurrence"]) == ("2026-03-10T14:00:00-04:00", "FREQ=WEEKLY;BYDAY=TU")
+    assert starts(visitor, "1:1 Jonas") == ["2026-03-17T14:00"]
+
+
+def test_one_occurrence_on_a_weekend_and_after_the_last(visitor: Visitor) -> None:
+    visitor.get("/events/evt-standup_2026-03-11/edit")
+    assert visitor.submit("event-form", scope="this", start_date="2026-03-14", end_date="2026-03-14").status == 303
+    visitor.get("/events/evt-pickup_2026-03-09/edit")
+    visitor.submit("event-form", scope="all", repeat_end="until", repeat_until="2026-03-13")
+    visitor.get("/events/evt-pickup_2026-03-13/edit")
+    assert visitor.submit("event-form", scope="this", start_date="2026-03-16", end_date="2026-03-16").status == 303
+    assert starts(visitor, "School pick-up") == ["2026-03-09T16:30", "2026-03-11T16:30", "2026-03-16T16:30"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "event", "start", "rule"),
+    [
+        ("all", "evt-one-on-one", "2026-03-10T14:00:00-04:00", "FREQ=WEEKLY;BYDAY=TU"),
+        ("following", "evt-2", "2026-03-18T14:00:00-04:00", "FREQ=WEEKLY;BYDAY=WE"),
+    ],
+)
+def test_the_series_from_an_occurrence_that_was_moved(visitor: Visitor, scope: str, event: str, start: str, rule: str) -> None:
+    visitor.get("/events/evt-one-on-one_2026-03-17/edit")
+    visitor.submit("event-form", scope="this", start_date="2026-03-18", end_date="2026-03-18")
+    visitor.get("/events/evt-1/edit")
+    assert visitor.submit("event-form", scope=scope, title="Walk").status == 303
+    (series,) = rows(visitor, "events", id=event)
+    assert (series["title"], series["start"], series["recurrence"]) == ("Walk", start, rule)
+
+
+def test_a_monthly_series_moved_by_its_form(visitor: Visitor) -> None:
+    visitor.get("/events/new?date=2026-03-10")
+    visitor.submit("event-form", title="Rent", repeat="monthly", start_time="09:00", end_time="09:30")
+    visitor.get("/events/evt-1_2026-04-10/edit")
+    assert visitor.submit("event-form", scope="this", start_date="2026-04-13", end_date="2026-04-13").status == 303
+    visitor.get("/events/evt-1_2026-05-10/edit")
+    assert visitor.submit("event-form", scope="all", start_date="2026-05-12", end_date="2026-05-12").status == 303
+    (series,) = rows(visitor, "events", id="evt-1")
+    assert (series["start"], series["recurrence"]) == ("2026-03-12T09:00:00-04:00", "FREQ=MONTHLY;BYMONTHDAY=12")
+
+
+@pytest.mark.parametrize(("base", "start", "original"), [("2026-03-09", "2026-04-10", "2026-04-09"), ("2025-01-06", "2025-02-14", "2025-02-13")])
+def test_a_changed_occurrence_of_a_monthly_series_in_any_base_week(visitor: Visitor, base: str, start: str, original: str) -> None:
+    visitor.site.reset(visitor.session, baseWeek=base)
+    (own,) = rows(visitor, "events", id="evt-allhands-april")
+    assert (own["start"][:16], own["end"][:16], own["original_start"][:16]) == (f"{start}T10:00", f"{start}T10:45", f"{original}T16:30")
+    assert starts(visitor, "All hands", f"/agenda/{original}") == [], "nobody may change it here"
+    visitor.get(f"/agenda/{original}")
+    assert f'id="event-evt-allhands_{original}"' not in visitor.html
+    assert 'id="event-evt-allhands-april"' in visitor.html
+
+
 def test_another_rule(visitor: Visitor) -> None:
     visitor.get("/events/evt-one-on-one_2026-03-10/edit")
     assert visitor.submit("event-form", scope="this", repeat="daily").status == 422

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from dateutil.rrule import rrulestr
 
-from tests.images.web.website import IMAGES, Website, website
+from tests.images.web.website import IMAGES, Visitor, Website, website
 
 Row = dict[str, Any]
 Span = tuple[datetime, datetime, Row]
@@ -120,6 +120,26 @@ def test_the_checker_finds_no_fault() -> None:
 def test_sound_in_any_base_week(pack: Pack, calendr: Website, base: str) -> None:
     answer = calendr.reset(f"{pack.name}-{base}", dataPack=pack.name, baseWeek=base)
     assert answer["loadSummary"] == {table: len(found) for table, found in pack.rows.items()}
+
+
+def test_who_organizes_is_taken_in_any_calendar(calendr: Website) -> None:
+    calendr.reset("taken", dataPack="professional-swe")
+    visitor = Visitor(calendr, "taken")
+    visitor.get("/find-time?guests=wen@harbor.example&from=2026-03-11&days=7&minutes=30")
+    assert 'id="slot-2026-03-11-' in visitor.html
+    assert 'id="slot-2026-03-12-' not in visitor.html, "Wen is in Joshua Tree; it says so in the team's calendar"
+
+
+def test_the_trash_moves_with_the_base_week(calendr: Website) -> None:
+    session = "trash"
+    calendr.reset(session, dataPack="professional-swe", baseWeek="2027-11-01")
+    (trashed,) = (row for row in calendr.table(session, "trash") if row["id"] == "trs-pilots")
+    assert trashed["start"][:16] == "2027-11-11T11:00"
+    visitor = Visitor(calendr, session)
+    visitor.get("/trash")
+    assert visitor.submit("restore-form-trs-pilots").status == 303
+    (event,) = (row for row in calendr.table(session, "events") if row["id"] == "evt-pilots-call")
+    assert (event["start"], event["end"]) == ("2027-11-11T11:00:00-05:00", "2027-11-11T11:45:00-05:00")
 
 
 def test_size_and_variety(pack: Pack) -> None:

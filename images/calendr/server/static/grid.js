@@ -75,7 +75,7 @@ function wireTimes(grid) {
 
   const drag = (down, block) => {
     const own = block.closest(".column");
-    const isResize = down.clientY > block.getBoundingClientRect().bottom - 7;
+    const isResize = down.target.matches(".resize");
     const [start, end] = [read(block.dataset.start), read(block.dataset.end)];
     const grabbed = minuteAt(own, down.clientY);
     let [to, until] = [start, end];
