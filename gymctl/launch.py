@@ -173,6 +173,20 @@ def _fitting(name: str, module: ModuleType, source: Source) -> ModuleType:
     )
 
 
+def runner_problems(source: Source) -> list[str]:
+    """What a recipe says of runners that are not there, or of options they do not have: `file: what`."""
+    file, found = source.directory / "recipe.yaml", []
+    for name in source.recipe.runners:
+        if name not in runners.available():
+            found.append(f"{file}: runners: no runner {name!r}{near(name, runners.available())}")
+    for name, options in source.recipe.options.items():
+        try:
+            read_options(runners.load(name), options, name)
+        except (NotFound, UsageError) as error:
+            found.append(f"{file}: options.{name}: {error.message}")
+    return found
+
+
 def read_options(module: ModuleType, given: dict[str, Any], runner_name: str) -> dict[str, Any]:
     """Options as the runner's SPEC types them; UsageError names the near ones."""
     known: dict[str, Option] = {option.name: option for option in module.SPEC.options}

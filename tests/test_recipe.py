@@ -222,6 +222,14 @@ def test_the_command_prints_every_problem(cli: Cli) -> None:
     assert json.loads(done.out)["error"]["exit_code"] == 3
 
 
+def test_runners_and_their_options_are_checked_too(cli: Cli) -> None:
+    write(cli.folder, GOOD + "runners: [dokcer]\noptions: {docker: {nope: 1}, local: {memory: 1g}}\n")
+    message = cli("recipes", "./recipe.yaml", "--json", code=3).json["error"]["message"]
+    assert "no runner 'dokcer'; did you mean docker?" in message
+    assert "docker has no option 'nope'" in message
+    assert "local has no option 'memory'" in message
+
+
 def test_the_key_depends_on_every_input(tmp_path: Path) -> None:
     first = recipe.load(str(write(tmp_path, GOOD)))
     second = recipe.load(str(write(tmp_path, GOOD + "env: {A: b}\n")))

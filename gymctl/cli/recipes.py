@@ -35,10 +35,10 @@ def command(name: str | None, schema: str | None, as_json: bool) -> None:
 
 
 def _show(name: str, as_json: bool) -> None:
-    from gymctl import recipe
+    from gymctl import launch, recipe
 
     source = recipe.load(name)
-    if found := recipe.problems(name):
+    if found := [*launch.runner_problems(source), *recipe.problems(name)]:
         raise RecipeError("\n".join(found))
     tasks = list(recipe.tasks(source.directory))
     r = source.recipe
