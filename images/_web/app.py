@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def make(site: Site, data_dir: Path, pack: str, wait: float = 10.0) -> Starlette
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route}, lifespan=lifespan)
     app.state.sessions = sessions
     app.state.templates = pages.environment(site, assets)
+    app.state.pages = OrderedDict()
     app.state.verifier = None
     return app
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import secrets
+from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,6 +13,7 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlspli
 
 import jinja2
 import msgspec
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from .assets import Assets
     from .site import Route, Site
 
+MAX_KEPT = 256  # rendered pages, of some 80 kB
 POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
@@ -48,6 +53,9 @@ class Form:
 class Page:
     """What a handler of a site gets: `query`, `form` (of a POST), the session and its rows."""
 
+    # Stands for the session's version in what is rendered, so that sessions with the same rows share it; nobody knows it, so no row has it.
+    version = secrets.token_hex(16)
+
     def __init__(self, request: Request, session: Session, site: Site, form: Form) -> None:
         self.request = request
         self.session = session
@@ -57,6 +65,7 @@ class Page:
         self.query = Form(parse_qs(request.url.query, keep_blank_values=True))
         self.label = ""
         self.target: str | None = None
+        self.rendered: tuple[str, int] | None = None
 
     def path(self, name: str) -> str:
         """A part of the address."""
@@ -81,7 +90,12 @@ class Page:
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
         """A page from a template of the site."""
         found = self.site.shell(self) | context | {"page": self, "toast": self._toast()}
-        return HTMLResponse(render(self.request, template, found), status)
+        self.rendered = (render(self.request, template, found), status)
+        return self.show(*self.rendered)
+
+    def show(self, html: str, status: int) -> Response:
+        """A rendered page as this session's."""
+        return HTMLResponse(html.replace(self.version, self.session.version), status)
 
     def done(self, label: str, to: str) -> Response:
         """The end of an action: `label` says what happened, beside a button that undoes it, on the page it leads to."""
@@ -110,9 +124,15 @@ def environment(site: Site, assets: Assets) -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False
     )  # fmt: skip
-    made.globals.update(site=site, asset=assets.address)
+    made.globals.update(site=site, asset=assets.address, icon=functools.cache(functools.partial(_icon, assets)))
     made.filters["urlencode_path"] = lambda text: quote(str(text), safe="/")
     return made
+
+
+def _icon(assets: Assets, name: str, size: int = 20) -> Markup:
+    return Markup(
+        '<svg class="icon" width="{0}" height="{0}" aria-hidden="true" focusable="false"><use href="{1}#{2}"/></svg>'
+    ).format(size, assets.address("icons.svg"), name)  # fmt: skip
 
 
 def session_name(request: Request) -> tuple[str, bool]:
@@ -156,9 +176,35 @@ async def _fields(request: Request) -> dict[str, list[str]]:
 
 
 def _look(page: Page, route: Route) -> Response:
-    response = route.handle(page)
+    response = _kept(page) or _handled(page, route)
     if page.request.headers.get("x-partial") is None:
         page.session.record("navigate", route.name, None, page.here, "server", envelope.caller_of(page.request), {"status": response.status_code})
+    return response
+
+
+def _key(page: Page) -> tuple[Any, ...]:
+    """What a page depends on: the rows and the address, the session's name left out."""
+    query = parse_qsl(page.request.url.query, keep_blank_values=True)
+    return page.db.version, page.request.url.path, *(pair for pair in query if pair[0] != "session_id")
+
+
+def _kept(page: Page) -> Response | None:
+    """The page as it was rendered before from the same rows."""
+    pages: OrderedDict[Any, tuple[str, int]] = page.request.app.state.pages
+    found = pages.get(_key(page))
+    if found is None:
+        return None
+    pages.move_to_end(_key(page))
+    return page.show(*found)
+
+
+def _handled(page: Page, route: Route) -> Response:
+    response = route.handle(page)
+    if page.rendered is not None:
+        pages: OrderedDict[Any, tuple[str, int]] = page.request.app.state.pages
+        pages[_key(page)] = page.rendered
+        while len(pages) > MAX_KEPT:
+            pages.popitem(last=False)
     return response
 
 

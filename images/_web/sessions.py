@@ -119,6 +119,7 @@ class Session:
             connection.close()
         self.close()
         os.replace(unfinished, self.path)
+        self.db.version = template.name
         return cleared, json.loads(self.db.connection.execute("SELECT value FROM _meta WHERE key = 'counts'").fetchone()[0])
 
     def record(self, event_type: str, element_id: str | None, value: str | None, url: str | None, source: str, caller: str, detail: Row | None = None) -> None:

@@ -89,6 +89,8 @@ class Db:
         self.tables = tables
         self.changes: list[Change] = []
         self._memory: dict[Any, Any] = {}
+        # Equal only where all rows are: a copy of a template has the template's name until a row changes.
+        self.version: object = object()
 
     def remembered(self, key: Any, make: Callable[[], T]) -> T:
         """What `make` gives, kept until a row of the session changes."""
@@ -100,6 +102,7 @@ class Db:
     def forget(self) -> None:
         """Drop what was remembered: rows changed."""
         self._memory.clear()
+        self.version = object()
 
     def rows(self, name: str, where: str = "", params: Iterable[Any] = (), *, order: str = "id") -> list[Row]:
         """Every row that `where` selects, in `order`."""

@@ -100,3 +100,28 @@ def test_a_form_of_another_sessions_page(site: Website) -> None:
     second.html = first.html
     assert second.submit("delete-form").status == 409
     assert site.table("second", "trash") == []
+
+
+def test_sessions_with_the_same_rows_see_the_same_page_until_one_changes_it(site: Website) -> None:
+    for name in ("first", "second"):
+        site.reset(name)
+    first, second = Visitor(site, "first"), Visitor(site, "second")
+    pages = [visitor.get("/week/2026-03-09").content.decode() for visitor in (first, second)]
+    versions = [re.findall(r'name="page-version" content="([^"]+)"', page)[0] for page in pages]
+    assert versions[0] != versions[1]
+    assert pages[0].replace(versions[0], versions[1]) == pages[1]
+    first.get("/events/evt-retro/edit")
+    assert first.submit("event-form", title=CANARY).status == 303
+    assert CANARY in first.get("/week/2026-03-09").content.decode()
+    assert second.get("/week/2026-03-09").content.decode() == pages[1]
+    second.get("/events/evt-retro/edit")
+    assert second.submit("event-form", title="Mine").status == 303
+    assert "<strong>Mine</strong>" in second.get("/week/2026-03-09").content.decode()
+    assert first.post("/undo", {}).status == 303
+    assert "<strong>Retrospective</strong>" in first.get("/week/2026-03-09").content.decode()
+    site.reset("second", baseWeek="2027-11-01")
+    assert 'id="event-evt-retro"' not in second.get("/week/2026-03-09").content.decode()
+    seen = [row["element_id"] for row in site.log("second") if row["event_type"] == "navigate"]
+    assert seen == ["week"], "a page that was kept is in the log as well"
+    second.get("/week/2026-03-09")
+    assert [row["element_id"] for row in site.log("second") if row["event_type"] == "navigate"] == ["week", "week"]
