@@ -94,10 +94,11 @@ def bars(days: Sequence[date], seen: Sequence[Seen], ids: Ids) -> list[Bar]:
     free: list[int] = []
     found = []
     for s in sorted(seen, key=lambda s: (s.what.first_day, -(s.what.last_day - s.what.first_day).days, s.what.start, s.ref)):
-        shown = [n for n, day in enumerate(days) if s.what.first_day <= day <= s.what.last_day]
+        first, last = s.what.first_day, s.what.last_day
+        shown = [n for n, day in enumerate(days) if first <= day <= last]
         if not shown:
             continue
         lane = next((n for n, until in enumerate(free) if until <= shown[0]), len(free))
         free[lane:] = [shown[-1] + 1, *free[lane + 1 :]]
-        found.append(Bar(s, ids.of(s.ref), shown[0], len(shown), lane, s.what.first_day >= days[shown[0]], s.what.last_day <= days[shown[-1]]))
+        found.append(Bar(s, ids.of(s.ref), shown[0], len(shown), lane, first >= days[shown[0]], last <= days[shown[-1]]))
     return found

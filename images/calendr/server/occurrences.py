@@ -182,17 +182,19 @@ def _seen(viewer: Who, what: Occurrence, guests: list[Row]) -> Seen | None:
     return Seen(what, title, color, not known, known and viewer.can_edit(event["calendar_id"]), response, guests if known else [])
 
 
-def between(page: Page, first: date, after: date, *, shown_only: bool = True) -> list[Seen]:
-    """What the viewer sees from `first` up to `after`, by time; with `shown_only` in the calendars that are switched on."""
-    key = ("between", first, after, shown_only)
-    return page.db.remembered(key, lambda: _between(page, first, after, shown_only))
+def between(page: Page, first: date, after: date, *, shown_only: bool = True, among: frozenset[str] | None = None) -> list[Seen]:
+    """What the viewer sees from `first` up to `after`, by time; with `shown_only` in the calendars that are switched on, of the events `among` these ids."""
+    key = ("between", first, after, shown_only, among)
+    return page.db.remembered(key, lambda: _between(page, first, after, shown_only, among))
 
 
-def _between(page: Page, first: date, after: date, shown_only: bool) -> list[Seen]:
+def _between(page: Page, first: date, after: date, shown_only: bool, among: frozenset[str] | None) -> list[Seen]:
     viewer, guests = who(page), guests_of(page.db)
     my_events = {event for event, rows in guests.items() if any(g["email"].lower() == viewer.me["email"].lower() for g in rows)}
 
     def wanted(event: Row) -> bool:
+        if among is not None and event["id"] not in among:
+            return False
         calendar = viewer.calendars.get(event["calendar_id"]) or (viewer.primary if event["id"] in my_events else None)
         return calendar is not None and (calendar["is_visible"] or not shown_only)
 

@@ -9,7 +9,7 @@ from typing import Any
 from _web.pages import Page
 from _web.store import Row, stored_time, utc_text
 
-from . import texts
+from . import marks, texts
 from .occurrences import Occurrence, Seen, between
 from .texts import Texts, week_start
 from .who import OWNER, Who, who
@@ -45,6 +45,8 @@ def shell(page: Page) -> dict[str, Any]:
         "theme": viewer.settings["theme"],
         "t": Texts(viewer.settings["time_format"]),
         "texts": texts,
+        "marks": marks,
+        "clock": page.session.now,
         "view": None,
         "own": [c for c in viewer.calendars.values() if viewer.roles[c["id"]] == OWNER],
         "others": [c for c in viewer.calendars.values() if viewer.roles[c["id"]] != OWNER],
@@ -86,7 +88,7 @@ def _due(page: Page) -> list[Due]:
     for row in page.db.rows("reminders"):
         reminders.setdefault(row["event_id"], []).append(row)
     day = today(page)
-    for seen in between(page, day, day + timedelta(days=15)):
+    for seen in between(page, day, day + timedelta(days=15), among=frozenset(reminders)):
         for row in reminders.get(seen.what.event["id"], []):
             occurrence = occurrence_text(seen.what)
             is_time = row["method"] == "popup" and seen.what.start - timedelta(minutes=row["minutes"]) <= now < seen.what.start
@@ -106,9 +108,10 @@ def invited(page: Page) -> list[Seen]:
 
 
 def _invited(page: Page) -> list[Seen]:
-    day = today(page)
+    day, mine = today(page), who(page).me["email"].lower()
+    asked = page.db.rows("guests", "response = 'needs_action' AND lower(email) = ?", (mine,))
     found: dict[str, Seen] = {}
-    for seen in between(page, day, day + timedelta(days=35), shown_only=False):
+    for seen in between(page, day, day + timedelta(days=35), shown_only=False, among=frozenset(g["event_id"] for g in asked)):
         if seen.unanswered and seen.what.end > page.session.now:
             found.setdefault(seen.what.event["id"], seen)
     return list(found.values())
