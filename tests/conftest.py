@@ -20,6 +20,12 @@ RECIPE = "agent-environment"
 pytest_plugins = ["tests.engine"]
 
 
+# Whoever started us in the background left INT ignored, and children inherit that: the tests send them signals.
+for _signum, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_signum) is signal.SIG_IGN:
+        signal.signal(_signum, _handler)
+
+
 @dataclass
 class Done:
     """A finished gymctl: exit code, stdout, stderr."""
