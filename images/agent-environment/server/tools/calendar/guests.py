@@ -104,7 +104,7 @@ def remove_attendees(
     return {"event": row_of(ctx, row["id"]), "mailed": mailed}
 
 
-@tool("calendar", idempotent=True, aliases=("calendar_respond_to_invitation", "calendar_rsvp"))
+@tool("calendar", aliases=("calendar_respond_to_invitation", "calendar_rsvp"))
 def respond_to_event(
     ctx: Context,
     event_id: EventId,

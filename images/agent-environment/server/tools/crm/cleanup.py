@@ -148,6 +148,8 @@ def reassign_owner(
 ) -> Row:
     """Give companies, contacts, open deals and open activities of one owner to another, who gets a mail; closed deals and done activities stay."""
     old, new = person(ctx, from_owner), person(ctx, to_owner)
+    if old.lower() == new.lower():
+        raise ToolError("invalid", f"{old} has them already", "name two different people")
     company = resolve(ctx, "crm.companies", company_id, "name", "domain")["id"] if company_id is not None else None
     still_open = {"deals": " AND status = 'open'", "activities": " AND NOT is_done"}
     changed: Row = {}

@@ -22,7 +22,7 @@ def mail(ctx: Context, to: str, subject: str, text: str) -> Row:
     return send_mail(ctx, [to], subject, text)
 
 
-@tool("documents", idempotent=True)
+@tool("documents")
 def share_document(
     ctx: Context,
     document_id: DocumentId,

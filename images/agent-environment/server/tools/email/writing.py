@@ -228,7 +228,7 @@ def send_draft(ctx: Context, draft_id: MessageId) -> Row:
     return sent
 
 
-@tool("email", idempotent=True, aliases=("email_attach_file",))
+@tool("email", aliases=("email_attach_file",))
 def add_attachments(ctx: Context, draft_id: MessageId, paths: Annotated[Paths, "paths of files in the filesystem"]) -> Row:
     """Attach files to a draft; a file of the same name replaces the one attached before."""
     draft = draft_of(ctx, draft_id)
