@@ -41,7 +41,11 @@ def opened(page: Page, site: Website, address: str) -> None:
     """The page as it is at the start."""
     site.reset("crawl")
     prepare(site, "crawl")
-    page.goto(address)
+    try:
+        page.goto(address)
+    except Error:  # what was activated before is still on its way to another page, and interrupts this
+        page.wait_for_load_state()
+        page.goto(address)
 
 
 def works(page: Page, site: Website, address: str, found: dict[str, Any]) -> bool:
