@@ -81,7 +81,7 @@ def _verify(instance: Instance, client: wire.Client, order: Order, answer: str |
         return foreign
     try:
         return session.verify(
-            instance, client, order.task.checks, order.task.claims,
+            instance, client, order.task.asked(), order.task.claims,
             answer=answer, judge=order.judge, prompt=order.task.prompt, timeout=session.VERIFY_TIMEOUT,
         )  # fmt: skip
     except (EnvError, NotFound) as error:

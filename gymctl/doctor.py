@@ -97,7 +97,7 @@ def bundle(instance: Instance, target: Path) -> list[str]:
         "recipe.yaml": "".join(_last_lines(instance.directory / "recipe.yaml", 1000)),
         "log.txt": "".join(_log(instance)),
     }
-    secrets = [value for value in (instance.token,) if value]
+    secrets = list(instance.secrets.values())
     temporary = target.with_name(f"{target.name}.{os.getpid()}")
     try:
         with cache.disk_errors(target.parent), zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file:

@@ -54,7 +54,7 @@ class Env:
 
     def verify(self, *, answer: str | None = None, judge: list[str] | None = None, checks: list[Json] | None = None) -> Verdict:
         """Was it done? By the task's checks and claims, or by `checks` (UsageError without any). A crashed verifier raises nothing: that is no verdict."""
-        asked = checks if checks is not None else self.task.checks if self.task else []
+        asked = checks if checks is not None else self.task.asked() if self.task else []
         claims = self.task.claims if self.task and checks is None else []
         return session.verify(self.instance, self._client, asked, claims, answer=answer, judge=judge, prompt=self.task.prompt if self.task else "")
 

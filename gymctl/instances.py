@@ -45,7 +45,10 @@ class Instance:
     image: dict[str, Any] = field(default_factory=dict)
     key: str = ""
     session: str = ""
-    token: str = ""
+    secrets: dict[str, str] = field(default_factory=dict)
+    plan: dict[str, Any] = field(default_factory=dict)
+    form: str = ""
+    checkpoint: str | None = None
     url: str = ""
     task: str | None = None
     task_file: str | None = None
@@ -56,6 +59,11 @@ class Instance:
     notes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     version: int = VERSION
+
+    @property
+    def token(self) -> str:
+        """What its server asks for on every path, where its kind has such a thing."""
+        return self.secrets.get("GUEST_TOKEN", "")
 
     @property
     def directory(self) -> Path:

@@ -14,18 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
-from gymctl import __version__, assets, instances, paths, proc, recipe, runners, wire
+import msgspec
+
+from gymctl import __version__, assets, instances, levels, paths, proc, recipe, runners, wire
 from gymctl.errors import Conflict, NotFound, StartError, Unavailable, Unsupported, UsageError
 from gymctl.instances import Instance
+from gymctl.levels import Way
 from gymctl.marked import near
-from gymctl.recipe import Source
-from gymctl.runner import Handle, Option, Plan, Told
+from gymctl.recipe import Level, Source, Task
+from gymctl.runner import Option, Plan, Told
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a `run` asks for; None and empty mean: as the recipe says."""
+    """What a `run` asks for; None and empty mean: as the recipe says. `task` is for machines, which come to a task's state while they start."""
 
     recipe: str
     runner: str | None = None
@@ -36,6 +40,9 @@ class Request:
     options: dict[str, str] = field(default_factory=dict)
     seed: int | None = None
     replace: bool = False
+    checkpoint: Level | None = None
+    fast_io: bool = False
+    task: Task | None = None
 
 
 def run(request: Request, told: Told) -> Instance:
@@ -44,6 +51,7 @@ def run(request: Request, told: Told) -> Instance:
     runner_name, module, passed_over = choose(source, request.runner)
     options = read_options(module, {**source.recipe.options.get(runner_name, {}), **request.options}, runner_name)
     name = request.name or source.recipe.name
+    _check_machine(request, source)
     with contextlib.ExitStack() as undo:
         _make_way(name, runner_name, request.replace, told)
         with proc.shielded():  # between the claim and its undo no signal comes
@@ -58,32 +66,79 @@ def run(request: Request, told: Told) -> Instance:
             fetched = assets.fetch(source, module, request.image, told.progress)
             instance.image = {"format": fetched.format, "digest": fetched.digest, **{k: v for k, v in fetched.image.items() if k == "ref"}}
             instance.key = source.key(fetched.digest)
-            plan = Plan(
-                name=name, label=instance.label, directory=directory, format=fetched.format, image=fetched.image, port=source.recipe.port,
-                host_port=request.port, env={**source.recipe.env, **request.env}, options=options,
-                cpus=source.recipe.resources.cpus, mem_gb=source.recipe.resources.mem_gb, network=source.recipe.resources.network,
-                told=told.step,
-            )  # fmt: skip
+            instance.notes += fetched.notes
+            instance.plan = {
+                "format": fetched.format, "image": fetched.image, "env": {**source.recipe.env, **request.env}, "options": options,
+                "hooks": msgspec.to_builtins(source.recipe.hooks), "settle": source.recipe.settle, "fast_io": request.fast_io,
+            }  # fmt: skip
+            way = _way(instance, source, request.port, request.checkpoint, request.task, told)
             told.step(f"starting {name} on {runner_name}")
-            instance.handle = _start(module, plan, undo)
-            instance.url = instance.handle["url"]
-            instance.notes += [*fetched.notes, *instance.handle.get("notes", [])]
-            instance.save()
-            _await(instance, module, source, told)
+            _come_up(instance, module, way, told, undo)
         undo.pop_all()
     return instance
 
 
-def _start(module: ModuleType, plan: Plan, undo: contextlib.ExitStack) -> Handle:
-    """Start it; from here on giving up ends what carries the label. A Conflict leaves it: that is an earlier run's, for --replace to remove."""
+def rewind(instance: Instance, told: Told, *, level: Level | None, task: Task | None) -> None:
+    """Start a machine anew under the same name, port and secrets: from a checkpoint at or below `level`, which must be there; without a level cold.
+
+    Conflict, StartError, NotFound, Unsupported.
+    """
+    source, module = recipe.load(instance.source), instance.module()
+    port = int(urlsplit(instance.url).port or 0)
+    way = _way(instance, source, port, level, task, told)
+    if level:
+        levels.store(module, instance.plan["options"])
+    told.step(f"stopping {instance.name}")
+    module.stop(instance.handle)
+    told.step(f"starting {instance.name} again")
+    with contextlib.ExitStack() as undo:
+        _come_up(instance, module, way, told, undo, must_exist=level is not None)
+        undo.pop_all()
+
+
+def _way(instance: Instance, source: Source, host_port: int | None, level: Level | None, task: Task | None, told: Told) -> Way:
+    """The plan for a runner, out of the record and the recipe, and how far to go."""
+    kept, wanted = instance.plan, source.recipe.resources
+    plan = Plan(
+        name=instance.name, label=instance.label, directory=instance.directory, format=kept["format"], image=kept["image"], port=source.recipe.port,
+        host_port=host_port, env=kept["env"], options=kept["options"], cpus=wanted.cpus, mem_gb=wanted.mem_gb, network=wanted.network,
+        ports=source.recipe.ports, secrets=instance.secrets, told=told.step,
+    )  # fmt: skip
+    return Way(source, plan, level, task, instance.image["digest"])
+
+
+def _come_up(instance: Instance, module: ModuleType, way: Way, told: Told, undo: contextlib.ExitStack, *, must_exist: bool = False) -> None:
+    """Start it and bring it where it is wanted; from here on giving up ends what carries the label. A Conflict leaves what is an earlier run's."""
     undo.pop_all()
-    undo.callback(_give_up, plan.name)
+    undo.callback(_give_up, instance.name)
     try:
-        return module.start(plan)  # type: ignore[no-any-return]  # the runners' contract
+        reached = levels.start(instance, module, way, must_exist=must_exist)
     except Conflict:
         undo.pop_all()
-        undo.callback(_forget, plan.directory)
+        undo.callback(_forget, instance.directory)
         raise
+    assert instance.handle is not None  # noqa: S101  (levels.start sets it)
+    instance.url = instance.handle["url"]
+    instance.notes += [note for note in instance.handle.get("notes", []) if note not in instance.notes]
+    instance.save()
+    _await(instance, module, way.source, told)
+    if getattr(instances.kind(instance.kind), "MACHINE", False):
+        client = instances.kind(instance.kind).connect(instance)
+        try:
+            levels.go_on(instance, client, module, way, reached, told.step)
+        finally:
+            client.close()
+        instance.save()
+
+
+def _check_machine(request: Request, source: Source) -> None:
+    """UsageError for what only a machine has, asked of a server."""
+    if getattr(instances.kind(source.recipe.kind), "MACHINE", False):
+        return
+    for asked, option in ((request.checkpoint, "--checkpoint"), (request.fast_io, "--fast-io")):
+        if asked:
+            hint = "`gymctl reset` puts a session into its first state"
+            raise Unsupported(f"{option} is for desktops, and {source.recipe.name} is a {source.recipe.kind}", hint=hint)
 
 
 def _forget(directory: Path) -> None:
@@ -103,9 +158,11 @@ def _make_way(name: str, runner_name: str, replace: bool, told: Told) -> None:
 
 def _record(name: str, source: Source, runner_name: str, request: Request) -> Instance:
     pid = os.getpid()
+    secret_sizes: dict[str, int] = getattr(instances.kind(source.recipe.kind), "SECRETS", {})
     return Instance(
         name=name, kind=source.recipe.kind, runner=runner_name, recipe=source.recipe.name, source=str(source.directory), started=time.time(),
         owner={"pid": pid, "started": proc.start_time(pid) or 0}, session=f"s-{secrets.token_hex(8)}", seed=request.seed,
+        secrets={variable: secrets.token_urlsafe(size) for variable, size in secret_sizes.items()},
         versions={"gymctl": __version__, "python": platform.python_version()},
     )  # fmt: skip
 
@@ -129,7 +186,7 @@ def _await(instance: Instance, module: ModuleType, source: Source, told: Told) -
         how = f"exit code {status.exit_code}" if status.exit_code is not None else status.state
         return f"{instance.name} ended before it served: {how}{f': {status.killed}' if status.killed else ''}"
 
-    client = wire.Client(instance.url, name=instance.name)
+    client = instances.kind(instance.kind).connect(instance)
     told.step(f"waiting for {instance.url}{source.recipe.ready.path}")
     try:
         instances.kind(instance.kind).ready(client, source.recipe.ready.path, source.recipe.ready.timeout, alive, lambda last: told.step(f"waiting: {last}"))
@@ -227,7 +284,7 @@ def document(instance: Instance) -> dict[str, Any]:
     return {
         "name": instance.name, "url": instance.url, "kind": instance.kind, "runner": instance.runner, "recipe": instance.recipe,
         "session": instance.session, "image": instance.image, "key": instance.key, "token": instance.token, "env": environment(instance),
-        "started": instance.started, "notes": instance.notes, "versions": instance.versions,
+        "form": instance.form, "checkpoint": instance.checkpoint, "started": instance.started, "notes": instance.notes, "versions": instance.versions,
     }  # fmt: skip
 
 

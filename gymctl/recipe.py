@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -23,8 +23,17 @@ VariableValue = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$")]
 Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 FORMAT_VERSION = 1
 
-WIRE_SPELLINGS = {"PROMPT": "prompt", "ENABLED_TOOLS": "enabled_tools", "TRAJECTORY": "solution", "GTFA_CLAIMS": "claims"}
+WIRE_SPELLINGS = {
+    "PROMPT": "prompt", "ENABLED_TOOLS": "enabled_tools", "TRAJECTORY": "solution", "GTFA_CLAIMS": "claims",
+    "instruction": "prompt", "config": "setup", "init": "setup",
+}  # fmt: skip
 """Field names of public task files, accepted for ours."""
+UNREAD = ("snapshot", "source", "trajectory", "related_apps", "proxy", "fixed_ip", "possibility_of_env_change", "os_type")
+"""Fields of desktop task files that say nothing of how a task begins or ends; left out only where there is an `evaluator`."""
+
+Level = Literal["pre_start", "post_start", "post_task"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""How far an environment had come when a checkpoint was made, the least first."""
 
 
 class Ready(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -58,10 +67,21 @@ class Directory(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     requirements: str | None = None
 
 
+class Qcow2(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A virtual disk and, for a direct boot, its kernel, initrd and the kernel's command line: names of files beside each other."""
+
+    disk: str
+    kernel: str | None = None
+    initrd: str | None = None
+    append: str = ""
+    digest: Digest | None = None
+
+
 class Formats(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The forms an image is offered in; a runner takes the first it boots."""
 
     oci: Oci | None = None
+    qcow2: Qcow2 | None = None
     dir: Directory | None = None
 
 
@@ -71,6 +91,7 @@ class Image(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     name: Name
     formats: Formats
     summary: str = ""
+    script: Annotated[str | None, msgspec.Meta(description="its own program that makes all formats: `python SCRIPT --output DIR [--set K=V]...`")] = None
     shares: list[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*$", description="a folder beside the image's own")]] = []
 
     def offered(self) -> list[str]:
@@ -93,6 +114,24 @@ class Reset(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     seed: int | None = None
 
 
+class SetUp(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One step of putting a desktop into a task's first state (or, after it, into the state that is judged)."""
+
+    type: str
+    parameters: dict[str, Any] = {}
+
+
+class Evaluator(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How a desktop task is judged: `func` compares what `result` gets with what `expected` gets; lists of them are joined by `conj`."""
+
+    func: str | list[str]
+    result: dict[str, Any] | list[dict[str, Any]] = {}
+    expected: dict[str, Any] | list[dict[str, Any]] = {}
+    options: dict[str, Any] | list[dict[str, Any]] = {}
+    conj: Literal["and", "or"] = "and"
+    postconfig: list[SetUp] = []
+
+
 class Task(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """recipes/<name>/tasks/<id>.yaml: what to do, with which tools, and how to tell that it was done."""
 
@@ -103,8 +142,24 @@ class Task(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     solution: list[Call] = []
     checks: list[dict[str, Any]] = []
     claims: list[str] = []
+    setup: list[SetUp] = []
+    evaluator: Evaluator | None = None
     timeout: Positive = 300
     summary: str = ""
+
+    def asked(self) -> list[dict[str, Any]]:
+        """All that the environment is asked to check: the checks and, as one of type `evaluator`, the evaluator."""
+        return [*self.checks, *([{"id": "evaluator", "type": "evaluator", **msgspec.to_builtins(self.evaluator)}] if self.evaluator else [])]
+
+
+class Hooks(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Shell command lines run inside: after the start, when that has come about, before a task begins, before it is judged; `timeout` seconds each."""
+
+    pre_start: str | None = None
+    post_start: str | None = None
+    pre_task: str | None = None
+    post_task: str | None = None
+    timeout: Positive = 600
 
 
 class Recipe(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -115,6 +170,9 @@ class Recipe(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     image: str
     port: Port
     summary: str = ""
+    ports: Annotated[dict[Variable, Port], msgspec.Meta(description="further ports: the variable that tells the server of one, and its number inside")] = {}
+    hooks: Hooks = Hooks()
+    settle: Annotated[float, msgspec.Meta(ge=0, description="seconds that a desktop must stay unchanged before an action counts as done")] = 0
     env: dict[Variable, VariableValue] = {}
     ready: Ready = Ready()
     resources: Resources = Resources()
@@ -185,13 +243,16 @@ def load_task(directory: Path, id: str) -> Task:
     for theirs, ours in WIRE_SPELLINGS.items():
         if theirs in document.data and ours not in document.data:
             document.data[ours] = document.data.pop(theirs)
+    if "evaluator" in document.data:
+        for name in UNREAD:
+            document.data.pop(name, None)
     document.data.setdefault("id", path.stem)
     _name_tools(document.data.get("solution"))
     task = document.convert(Task)
     if task.id != path.stem and path.parent == directory / "tasks":
         document.problem(("id",), f"must be the file's name, {path.stem}")
-    if not task.checks and not task.claims:
-        document.problem((), "a task needs checks or claims: without either nobody can tell whether it was done")
+    if not task.asked() and not task.claims:
+        document.problem((), "a task needs checks, claims or an evaluator: without any of them nobody can tell whether it was done")
     document.check()
     return task
 

@@ -70,8 +70,10 @@ class Plan:
     """All a runner is told.
 
     `label` is `<state id>/<name>`; everything started carries it. `image` is what `format` says: a reference and digest for
-    oci, a directory for dir. `port` is the port inside; `host_port` the one asked for on 127.0.0.1 (None: the documented one
-    when free, else any; 0: any). `directory` is the instance's own. `told` is for what takes long.
+    oci, a directory for dir, paths of disk, kernel and initrd for qcow2. `port` is the port inside; `host_port` the one asked for
+    on 127.0.0.1 (None: the documented one when free, else any; 0: any). `ports` are further ones, {variable that tells the server
+    its number: number inside}, each published on any free port of 127.0.0.1. `secrets` are variables too, and never stand in an
+    argv. `directory` is the instance's own. `told` is for what takes long.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Plan:
     cpus: float | None = None
     mem_gb: float | None = None
     network: bool = False
+    ports: Mapping[str, int] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     told: Callable[[str], None] = field(default=lambda text: None, compare=False)
 
@@ -168,16 +171,41 @@ class Images(Protocol):
 
 @runtime_checkable
 class Checkpoints(Protocol):
-    """Can save an instance to disk and start another from it."""
+    """Can save an instance's disk and start others from it: files are kept, processes are not."""
 
-    def save(self, handle: Handle, key: str, /) -> None: ...
+    def checkpoints(self) -> dict[str, str]:
+        """{key: what it is and how large, for people} of those that are kept here; Unavailable."""
 
-    def restore(self, plan: Plan, key: str, /) -> Handle: ...
+    def save(self, handle: Handle, key: str, /) -> None:
+        """Keep the disk as it is now under `key`, whole or not at all; the instance goes on."""
+
+    def restore(self, plan: Plan, key: str, /) -> Handle:
+        """`start`, with that disk; NotFound, IntegrityError."""
+
+    def drop(self, key: str, /) -> None:
+        """Remove a checkpoint; one that is in use stays, and Conflict says by whom. Idempotent."""
+
+
+@runtime_checkable
+class Memory(Protocol):
+    """Can save memory, devices and disk together: what runs goes on running in each instance that is started from it."""
+
+    def memory_checkpoints(self) -> dict[str, str]:
+        """As `checkpoints`."""
+
+    def save_memory(self, handle: Handle, key: str, /) -> None:
+        """Keep all of it under `key`, whole or not at all; the instance goes on."""
+
+    def restore_memory(self, plan: Plan, key: str, /) -> Handle:
+        """Start a clone; NotFound, IntegrityError naming the field that differs from what it was saved with."""
+
+    def drop_memory(self, key: str, /) -> None:
+        """As `drop`."""
 
 
 @runtime_checkable
 class Files(Protocol):
-    """Can copy files in and out."""
+    """Can copy files and trees in and out; modes are kept, and no symbolic link leads out of what was asked for."""
 
     def put(self, handle: Handle, src: Path, dst: str, /) -> None: ...
 
@@ -191,7 +219,7 @@ class Records(Protocol):
     def record(self, handle: Handle, dest: Path, /) -> AbstractContextManager[None]: ...
 
 
-ABILITIES: dict[str, type] = {"images": Images, "checkpoints": Checkpoints, "files": Files, "records": Records}
+ABILITIES: dict[str, type] = {"images": Images, "checkpoints": Checkpoints, "memory": Memory, "files": Files, "records": Records}
 
 
 def features(module: ModuleType) -> dict[str, bool]:

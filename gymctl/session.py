@@ -92,8 +92,10 @@ def reset(
     seed = seed if seed is not None else task.reset.seed if task else None
     tools = task.enabled_tools if task else None
     answer = instances.kind(instance.kind).reset(client, chosen, state=wanted, tools=tools, seed=seed)
+    form = instance.form if getattr(instances.kind(instance.kind), "MACHINE", False) else "fresh"
     reached = answer.get("universe_id") or answer.get("dataPack") or wanted
-    document = {"session": chosen, "state": reached, "form": "fresh", "checkpoint": None, "contents": answer.get("servers") or answer.get("loadSummary") or {}}
+    contents = answer.get("servers") or answer.get("loadSummary") or {}
+    document = {"session": chosen, "state": reached, "form": form, "checkpoint": instance.checkpoint, "contents": contents}
     if chosen == instance.session:
         with instance.changing():
             instance.task, instance.task_file = (task.id, task_file) if task else (None, None)
@@ -156,6 +158,8 @@ def verify(
     if not checks and not claims:
         raise UsageError("nothing says what to verify", hint="name a task, or give checks")
     chosen = session_of(instance, session)
+    if (failed := _after_task(instance, client)) is not None:
+        return failed
     asked = [check for check in checks if check.get("type") != "rubric"]
     questions = _questions([check for check in checks if check.get("type") == "rubric"], claims)
     verdict = _state_verdict(instance, client, chosen, asked, timeout) if asked else Verdict("passed", 1.0)
@@ -163,6 +167,20 @@ def verify(
         verdict = _judged(verdict, questions, answer, judge, prompt, timeout, instance.label)
     instances.append(instance.name, {"type": "verify", "session": chosen, "answer": answer, **verdict.json()})
     return verdict
+
+
+def _after_task(instance: Instance, client: wire.Client) -> Verdict | None:
+    """Run the recipe's hook for the end of a task; no verdict when it fails."""
+    hooks = instance.plan.get("hooks") or {}
+    if not hooks.get("post_task"):
+        return None
+    from gymctl import levels  # it loads YAML
+
+    try:
+        levels.hook(instance, client, "post_task", hooks["post_task"], hooks["timeout"])
+    except StartError as error:
+        return no_verdict("hook_failed", error.message)
+    return None
 
 
 def _questions(rubrics: list[Json], claims: list[str]) -> dict[str, str]:

@@ -36,6 +36,7 @@ RUN: dict[str, Any] = {
     "name": TEXT, "url": {"type": "string", "pattern": "^http://127\\.0\\.0\\.1:\\d+$"}, "kind": {"enum": ["mcp", "website", "desktop"]},
     "runner": TEXT, "recipe": TEXT, "session": {"type": "string", "minLength": 8}, "image": {"type": "object"},
     "key": {"type": "string", "pattern": "^[0-9a-f]{64}$"}, "token": TEXT,
+    "form": {"enum": ["cold", "disk", "clone", "savevm"]}, "checkpoint": OPTIONAL_TEXT,
     "env": ENVIRONMENT, "started": NUMBER, "notes": {"type": "array", "items": TEXT}, "versions": {"type": "object"},
 }  # fmt: skip
 VERDICT: dict[str, Any] = {

@@ -15,6 +15,7 @@ LAYERS = [
     {"agents"},
     {"launch", "doctor"},
     {"session", "builds"},
+    {"levels"},
     {"assets"},
     {"instances"},
     {"runners", "kinds", "evaluators"},

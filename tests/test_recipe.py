@@ -194,7 +194,7 @@ def test_a_task_nobody_can_judge_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         recipe.load_task(tmp_path, "mine")
     assert "must be the file's name, mine" in caught.value.message
-    assert "needs checks or claims" in caught.value.message
+    assert "needs checks, claims or an evaluator" in caught.value.message
 
 
 def test_unknown_names_are_not_found() -> None:

@@ -61,7 +61,7 @@ def _asked(sessions: Any, instance: Any, task: str | None, checks: str | None) -
     chosen = sessions.task_of(instance, task)
     if chosen is None:
         raise UsageError(f"{instance.name} was reset to no task", hint="name one with --task, or give --checks FILE")
-    return chosen.checks, chosen.claims, chosen.prompt
+    return chosen.asked(), chosen.claims, chosen.prompt
 
 
 def _answer(text: str | None) -> str | None:

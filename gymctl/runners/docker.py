@@ -108,13 +108,14 @@ def _create(api: APIClient, plan: Plan, host_port: int) -> str:
     from docker.errors import APIError, ImageNotFound
 
     name, port = _container_name(plan.label), f"{plan.port}/tcp"
-    host_config = api.create_host_config(port_bindings={port: ("127.0.0.1", host_port or None)}, **_limits(plan))
+    bindings: dict[int | str, Any] = {port: ("127.0.0.1", host_port or None), **{f"{number}/tcp": ("127.0.0.1", None) for number in plan.ports.values()}}
+    host_config = api.create_host_config(port_bindings=bindings, **_limits(plan))
     with contextlib.ExitStack() as undo, engine.failures(f"creating the container of {plan.name}"):
         undo.callback(_remove_named, api, name, plan.label)  # interrupted while the engine is at work, and nobody knows its id
         try:
             made = api.create_container(
-                plan.image.get("digest") or plan.image["ref"], name=name, detach=True, environment={**plan.env, **plan.secrets},
-                labels={LABEL: plan.label}, ports=[(plan.port, "tcp")], host_config=host_config,
+                plan.image.get("digest") or plan.image["ref"], name=name, detach=True, environment=_variables(plan),
+                labels={LABEL: plan.label}, ports=[(number, "tcp") for number in (plan.port, *plan.ports.values())], host_config=host_config,
             )  # fmt: skip
         except ImageNotFound as error:
             raise StartError(f"the engine has no image {plan.image['ref']}", hint="`gymctl load FILE.tar`") from error
@@ -125,6 +126,10 @@ def _create(api: APIClient, plan: Plan, host_port: int) -> str:
             raise
         undo.pop_all()
     return str(made["Id"])
+
+
+def _variables(plan: Plan) -> dict[str, str]:
+    return {**plan.env, **plan.secrets, **{variable: str(number) for variable, number in plan.ports.items()}}
 
 
 def _container_name(label: str) -> str:
@@ -198,18 +203,18 @@ def _begin(api: APIClient, plan: Plan, container: str, tries: int = 20) -> bool:
 def _handle(api: APIClient, plan: Plan, container: str, notes: list[str]) -> Handle:
     with engine.failures(f"reading the port of {plan.name}"):
         info = api.inspect_container(container)
-    bound = (info["NetworkSettings"]["Ports"] or {}).get(f"{plan.port}/tcp")
-    if not bound:
+    published = {inside.partition("/")[0]: int(bound[0]["HostPort"]) for inside, bound in (info["NetworkSettings"]["Ports"] or {}).items() if bound}
+    if str(plan.port) not in published:
         status_now = _status(api, info)
         if status_now.state == "running":
             raise StartError(f"the engine did not publish port {plan.port}", hint="is it a network that cannot publish? try `--opt network=true`")
         raise StartError(f"{plan.name} ended at once with exit code {status_now.exit_code}: {status_now.detail or 'it printed nothing'}")
-    port = int(bound[0]["HostPort"])
+    port = published[str(plan.port)]
     if plan.host_port is not None or port == plan.port:
         notes = [note for note in notes if not note.endswith("another was chosen")]
     if engine.host().startswith(("tcp://", "ssh://")):
         notes = [*notes, f"the engine is at {engine.host()}: 127.0.0.1:{port} is an address of that machine"]
-    return {"container": container, "url": f"http://127.0.0.1:{port}", "ports": {str(plan.port): port}, "image": info["Image"], "notes": notes}
+    return {"container": container, "url": f"http://127.0.0.1:{port}", "ports": published, "image": info["Image"], "notes": notes}
 
 
 def _name_conflict(api: APIClient, name: str, plan: Plan) -> Conflict:

@@ -34,17 +34,20 @@ def start(plan: Plan, /) -> Handle:
     directory = Path(plan.image["directory"])
     python = _interpreter(directory, plan.image.get("requirements"), plan.told)
     listener, port, note = _bind(plan)
+    further = {variable: _free_port() for variable in plan.ports}
     with listener:
         argv = [python if word == "python" else word for word in plan.image["run"]]
         env = proc.environment({
-            **plan.env, LABEL_VARIABLE: plan.label, "LISTEN_FD": str(listener.fileno()), "PORT": str(port),
+            **plan.env, **plan.secrets, **{variable: str(number) for variable, number in further.items()},
+            LABEL_VARIABLE: plan.label, "LISTEN_FD": str(listener.fileno()), "PORT": str(port),
             "DATA_DIR": str(plan.directory / "data"), "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1",
             **(_module_path() if python == sys.executable else {}),
         })  # fmt: skip
         process = proc.spawn(argv, env=env, cwd=directory, log=plan.directory / "log", pass_fds=[listener.fileno()])
     return {
         "pid": process.pid, "started": process.started, "label": plan.label, "log": str(plan.directory / "log"),
-        "url": f"http://127.0.0.1:{port}", "ports": {str(plan.port): port}, "notes": [note] if note else [],
+        "url": f"http://127.0.0.1:{port}", "ports": {str(plan.port): port, **{str(plan.ports[variable]): number for variable, number in further.items()}},
+        "notes": [note] if note else [],
     }  # fmt: skip
 
 
@@ -64,6 +67,12 @@ def _bind(plan: Plan) -> tuple[socket.socket, int, str]:
         listener.bind(("127.0.0.1", 0))
     listener.listen(1024)
     return listener, listener.getsockname()[1], note
+
+
+def _free_port() -> int:
+    """A port of 127.0.0.1 that nobody holds now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def _port_error(port: int, error: OSError) -> Exception:
