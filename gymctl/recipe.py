@@ -295,6 +295,15 @@ def is_path(name: str) -> bool:
     return os.sep in name or name.startswith(".") or name.endswith((".yaml", ".yml"))
 
 
+def is_task(name: str) -> bool:
+    """Whether a word on the command line is the path of a task file: one that says no `kind`, and what to do."""
+    path = Path(name)
+    if not is_path(name) or not path.is_file():
+        return False
+    data = marked.load(path).data
+    return "kind" not in data and any(field in data for field in ("prompt", "PROMPT", "instruction", "solution", "checks"))
+
+
 def _recipe_file(name: str) -> Path:
     return _found("recipe", name, paths.bundled("recipes"), "recipe.yaml")
 

@@ -222,6 +222,15 @@ def test_the_command_prints_every_problem(cli: Cli) -> None:
     assert json.loads(done.out)["error"]["exit_code"] == 3
 
 
+def test_the_command_checks_a_task_file_too(cli: Cli) -> None:
+    text = (recipe.load("agent-environment").directory / "tasks" / "move-standup.yaml").read_text()
+    (cli.folder / "mine.yaml").write_text(text.replace("id: move-standup", "id: mine"))
+    assert cli("recipes", "./mine.yaml", "--json").json["id"] == "mine"
+    assert "3 steps" in cli("recipes", "./mine.yaml").out
+    (cli.folder / "mine.yaml").write_text(text.replace("checks:", "chekcs:"))
+    assert "mine.yaml:35: chekcs: unknown field; did you mean checks?" in cli("recipes", "./mine.yaml", code=3).err
+
+
 def test_runners_and_their_options_are_checked_too(cli: Cli) -> None:
     write(cli.folder, GOOD + "runners: [dokcer]\noptions: {docker: {nope: 1}, local: {memory: 1g}}\n")
     message = cli("recipes", "./recipe.yaml", "--json", code=3).json["error"]["message"]

@@ -9,7 +9,7 @@ from gymctl.cli import complete, ui
 from gymctl.errors import RecipeError
 
 EPILOG = ui.examples(
-    "gymctl recipes", "gymctl recipes agent-environment", "gymctl recipes ./my-recipe", "gymctl recipes --schema task > task.schema.json"
+    "gymctl recipes", "gymctl recipes agent-environment", "gymctl recipes ./my-recipe", "gymctl recipes ./my-task.yaml", "gymctl recipes --schema task > task.schema.json"
 )
 
 
@@ -30,6 +30,8 @@ def command(name: str | None, schema: str | None, as_json: bool) -> None:
             ui.print_json(rows)
         else:
             ui.table(("NAME", "KIND", "TASKS", "SUMMARY"), [[r["name"], r["kind"], r["tasks"], r["summary"]] for r in rows])
+    elif recipe.is_task(name):
+        _show_task(name, as_json)
     else:
         _show(name, as_json)
 
@@ -54,6 +56,20 @@ def _show(name: str, as_json: bool) -> None:
     if r.universes or r.packs:
         click.echo(f"{'universes' if r.universes else 'packs'}: {', '.join(r.universes or r.packs)}")
     ui.table(("TASK", "STATE", "PROMPT"), [[t.id, t.reset.universe or t.reset.pack, _beginning(t.prompt)] for t in tasks])
+
+
+def _show_task(name: str, as_json: bool) -> None:
+    """A task file by itself: it was read and checked; its checks' meaning is the environment's to say."""
+    from pathlib import Path
+
+    from gymctl import recipe
+
+    task = recipe.load_task(Path(name).parent, name)
+    if as_json:
+        ui.print_json(msgspec.to_builtins(task))
+        return
+    click.echo(f"task {task.id}: {_beginning(task.prompt)}")
+    click.echo(f"{len(task.solution)} steps in its solution, {len(task.asked())} checks, {len(task.claims)} claims")
 
 
 def _beginning(prompt: str) -> str:
