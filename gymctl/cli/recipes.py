@@ -9,7 +9,11 @@ from gymctl.cli import complete, ui
 from gymctl.errors import RecipeError
 
 EPILOG = ui.examples(
-    "gymctl recipes", "gymctl recipes agent-environment", "gymctl recipes ./my-recipe", "gymctl recipes ./my-task.yaml", "gymctl recipes --schema task > task.schema.json"
+    "gymctl recipes",
+    "gymctl recipes agent-environment",
+    "gymctl recipes ./my-recipe",
+    "gymctl recipes ./my-task.yaml",
+    "gymctl recipes --schema task > task.schema.json",
 )
 
 
