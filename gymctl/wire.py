@@ -1,4 +1,4 @@
-"""How gymctl talks to an instance: http.client over one kept connection, no proxy, and the only polling loop."""
+"""How gymctl talks: to an instance by http.client over one kept connection, no proxy, and the only polling loop; downloads by httpx."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import http.client
 import itertools
 import json
 import math
+import os
 import select
 import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urlsplit
 
 from gymctl import __version__
-from gymctl.errors import EnvError, GymctlError, NotFound, StartError, Unavailable, UsageError
+from gymctl.errors import EnvError, GymctlError, IntegrityError, NotFound, StartError, Unavailable, UsageError
 
 MAX_ANSWER = 256 << 20
 MAX_DEPTH = 200
+CHUNK = 1 << 20
+TRIES = 3
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 CALLER = f"gymctl/{__version__}"
 
 
@@ -62,10 +67,12 @@ class Client:
             raise error_of(reply, self.name)
         return reply.json()
 
-    def send(self, method: str, path: str, document: Any = None, *, timeout: float = 60) -> Reply:
-        """One request, whatever it answers; Unavailable when nothing does."""
-        body = None if document is None else _encoded(document)
-        headers = self.headers if body is None else {**self.headers, "Content-Type": "application/json"}
+    def send(self, method: str, path: str, document: Any = None, *, timeout: float = 60, data: bytes | BinaryIO | None = None) -> Reply:
+        """One request with a JSON document, or with `data` as it is, whatever it answers; Unavailable when nothing does."""
+        body = data if document is None else _encoded(document)
+        headers = self.headers if body is None else {**self.headers, "Content-Type": "application/json" if data is None else "application/octet-stream"}
+        if body is not None and not isinstance(body, bytes):
+            headers["Content-Length"] = str(os.fstat(body.fileno()).st_size)
         connection = self._ready(timeout)
         try:
             connection.request(method, path, body, headers)
@@ -162,6 +169,74 @@ def wait(client: Client, path: str, timeout: float, alive: Callable[[], str], to
             next_look = now + 0.1
         time.sleep(pause)
         pause = min(pause * 1.2, 0.05)
+
+
+def download(url: str, target: Path, *, sha256: str | None = None, timeout: float = 300) -> None:
+    """Fetch an http, https or file URL (or copy a path of this host) to `target`, whole or not at all; a transfer that breaks off is taken up again.
+
+    Unavailable says why it cannot be had, IntegrityError names both digests.
+    """
+    part = target.with_name(f"{target.name}.part")
+    try:
+        if urlsplit(url).scheme in ("http", "https"):
+            _fetch(url, part, timeout)
+        else:
+            _copy(url, part)
+        if sha256 and (found := _digest(part)) != sha256.removeprefix("sha256:").lower():
+            raise IntegrityError(f"{url} is not what it should be: sha256 {found}, expected {sha256}")
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    import hashlib  # loads OpenSSL: most commands need no digest
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _copy(url: str, target: Path) -> None:
+    import shutil
+
+    parts = urlsplit(url)
+    if parts.scheme not in ("file", "") or parts.netloc not in ("", "localhost"):
+        raise Unavailable(f"cannot fetch {url}: it is no http, https or file URL")
+    try:
+        shutil.copyfile(unquote(parts.path) if parts.scheme else url, target)
+    except OSError as error:
+        raise Unavailable(f"cannot read {url}: {error.strerror}") from error
+
+
+def _fetch(url: str, target: Path, timeout: float) -> None:
+    """By httpx, in as many tries as TRIES says; after a break only the rest is asked for, as long as it is still the same file (If-Range)."""
+    import httpx
+
+    why, mark = "", ""
+    with httpx.Client(timeout=timeout, follow_redirects=True, trust_env=urlsplit(url).hostname not in LOOPBACK) as client:
+        for _ in range(TRIES):
+            had = target.stat().st_size if target.exists() else 0
+            asked = {"Accept-Encoding": "identity", "User-Agent": CALLER, **({"Range": f"bytes={had}-", "If-Range": mark} if had and mark else {})}
+            try:
+                with client.stream("GET", url, headers=asked) as answer:
+                    if answer.status_code not in (200, 206):
+                        why = f"it answers {answer.status_code} {answer.reason_phrase}".strip()
+                        if answer.status_code < 500:
+                            break
+                        continue
+                    mark = _mark(answer.headers.get("ETag", ""))
+                    with target.open("ab" if answer.status_code == 206 else "wb") as file:
+                        for chunk in answer.iter_bytes(CHUNK):
+                            file.write(chunk)
+                return
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                why = str(error) or type(error).__name__
+    raise Unavailable(f"cannot fetch {url}: {why}")
+
+
+def _mark(etag: str) -> str:
+    """An ETag that stands for the very bytes; a weak one does not."""
+    return "" if etag.startswith("W/") else etag
 
 
 def printable(text: str) -> str:
