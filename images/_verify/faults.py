@@ -22,7 +22,15 @@ class TimedOut(Exception):
     """The deadline passed and the worker was killed (HTTP 504 VerifierTimeout)."""
 
 
+def near(word: str, known: Iterable[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
+    """The most similar of `known`, not minding case, best first."""
+    by_fold: dict[str, str] = {}
+    for name in known:
+        by_fold.setdefault(name.lower(), name)
+    return [by_fold[m] for m in difflib.get_close_matches(word.lower(), by_fold, n=n, cutoff=cutoff)]
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)`, or nothing."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    found = near(word, known, n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""

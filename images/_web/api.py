@@ -8,16 +8,18 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from _server import verdicts
+from _server.answers import answer
+from _server.faults import Fault
+from _server.openapi import Api
+from _server.store import Row
 from _verify.faults import did_you_mean
 from starlette.requests import Request
 from starlette.responses import Response
 
 from . import dates
-from .answers import answer
-from .envelope import Envelope
-from .faults import Fault
+from .envelope import SPELLINGS, Envelope
 from .sessions import COOKIE, LOG_COLUMNS, Session, Sessions
-from .store import Row
 
 if TYPE_CHECKING:
     from _verify.evaluate import Data
@@ -112,11 +114,9 @@ async def state(request: Request, asked: Envelope) -> Response:
 
 async def log(request: Request, asked: Envelope) -> Response:
     """{session_id, dataPack, log: [{n, at, event_type, element_id, value, url, source, caller, detail}]}, oldest first; `since` leaves out numbers up to it."""
-    since = str(asked.fields.get("since") or 0)
-    if not since.isdigit() or int(since) >= 2**63:
-        raise Fault(400, "InvalidRequest", "'since' must be the number of a row of the log")
+    since = asked.since()
     async with _sessions(request).use(_named(request, asked), "log") as session:
-        return answer({"session_id": session.name, "dataPack": session.meta["id"], "log": session.log(int(since))}, asked.warnings)
+        return answer({"session_id": session.name, "dataPack": session.meta["id"], "log": session.log(since)}, asked.warnings)
 
 
 async def interactions(request: Request, asked: Envelope) -> Response:
@@ -145,28 +145,8 @@ def take_interactions(session: Session, found: list[Any], caller: str) -> int:
 
 async def verifier(request: Request, asked: Envelope) -> Response:
     """{session_id, success: true|false|"PENDING", verifiers}; 400 ValidationError, 500 ExecutionError, 504 VerifierTimeout."""
-    checks = asked.need("checks", list) if "claims" not in asked.fields else asked.get("checks", list, [])
+    checks = verdicts.checks_of(asked)
     name = _named(request, asked)
-    verdict = await _verdict(request, asked, name, checks)
-    return answer({"session_id": name, **verdict}, asked.warnings)
-
-
-def verifier_of(site: Site) -> Verifier:
-    """The verifier of a site's tables."""
-    from _verify.checks import Vocabulary
-    from _verify.verifier import Verifier
-
-    tables = {name: ["id", *table.columns] for name, table in site.tables.by_name.items()}
-    return Verifier(Vocabulary({"": tables}, list(LOG_COLUMNS)))
-
-
-async def _verdict(request: Request, asked: Envelope, name: str, checks: list[Any]) -> Row:
-    from _verify.faults import ExecutionFailed, InvalidChecks, TimedOut
-    from _verify.verifier import DEFAULT_S, MOST_S
-
-    seconds = asked.get("timeout", (int, float), DEFAULT_S)
-    if not 0 < seconds <= MOST_S:
-        raise Fault(400, "InvalidRequest", f"'timeout' must be over 0 and at most {MOST_S:g} seconds")
     sessions = _sessions(request)
     app = request.app.state
     if app.verifier is None:
@@ -181,22 +161,25 @@ async def _verdict(request: Request, asked: Envelope, name: str, checks: list[An
 
     async with sessions.use(name, "verifier"):
         pass  # an unknown session is said before the checks are looked at
-    try:
-        verdict: Row = await app.verifier.verify(checks, asked.get("claims", list), read, seconds)
-    except InvalidChecks as error:
-        raise Fault(400, "ValidationError", f"{len(error.faults)} fault(s) in the checks: {error}", "see faults", faults=error.faults) from None
-    except ExecutionFailed as error:
-        raise Fault(500, "ExecutionError", f"the checks could not be evaluated: {error}") from None
-    except TimedOut as error:
-        raise Fault(504, "VerifierTimeout", str(error), "give a longer timeout, or simpler checks") from None
-    return verdict
+    found = await verdicts.verdict(asked, checks, app.verifier, read)
+    return answer({"session_id": name, **found}, asked.warnings)
+
+
+def verifier_of(site: Site) -> Verifier:
+    """The verifier of a site's tables."""
+    from _verify.checks import Vocabulary
+    from _verify.verifier import Verifier
+
+    tables = {name: ["id", *table.columns] for name, table in site.tables.by_name.items()}
+    return Verifier(Vocabulary({"": tables}, list(LOG_COLUMNS)))
 
 
 async def openapi(request: Request, asked: Envelope) -> Response:
     """This description of the paths."""
-    from .openapi import document
-
-    return answer(document(_sessions(request).site, ((p, m, (h.__doc__ or "").strip(), f) for p, m, h, f in PATHS)), asked.warnings)
+    site = _sessions(request).site
+    types: dict[str, dict[str, Any]] = {"base": {"type": "string", "format": "date"}, "events": {"type": "array", "items": {"type": "object"}}}
+    described = Api(site.name, site.version, "Every path also answers under /api. Pages are at /?session_id=ID.", SPELLINGS, types)
+    return answer(described.document((p, m, (h.__doc__ or "").strip(), f) for p, m, h, f in PATHS), asked.warnings)
 
 
 POST, GET, BOTH = ["POST"], ["GET"], ["GET", "POST"]

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from _server.answers import of_fault, of_router
+from _server.faults import Fault
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,7 +17,6 @@ from starlette.routing import Route as Address
 
 from . import answers, api, envelope, pages
 from .assets import Assets
-from .faults import Fault
 from .sessions import Sessions
 from .site import Route, Site
 
@@ -36,11 +37,11 @@ def make(site: Site, data_dir: Path, pack: str, wait: float = 10.0) -> Starlette
 
     routes = [Address(r.path, answers.edge(pages.endpoint(r), pages.show_fault), methods=[r.method]) for r in (*site.routes, UNDO)]
     routes += [
-        Address(prefix + path, answers.edge(_api(handler, fields), answers.as_json), methods=methods)
+        Address(prefix + path, answers.edge(_api(handler, fields), _as_json), methods=methods)
         for prefix in ("", "/api")
         for path, methods, handler, fields in api.PATHS
     ]
-    routes.append(Address("/static/{digest}/{name}", answers.edge(assets.serve, answers.as_json), methods=["GET"]))
+    routes.append(Address("/static/{digest}/{name}", answers.edge(assets.serve, _as_json), methods=["GET"]))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route}, lifespan=lifespan)
     app.state.sessions = sessions
     app.state.templates = pages.environment(site, assets)
@@ -58,12 +59,14 @@ def _api(handler: api.Handler, fields: tuple[str, ...]) -> answers.Endpoint:
     return answered
 
 
+def _as_json(request: Request, fault: Fault) -> Response:
+    return of_fault(fault)
+
+
 async def _no_route(request: Request, error: Exception) -> Response:
     """404 and 405 of the router: a page for a browser, else in the shape of all errors."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type only
-    kind = {404: "NotFound", 405: "MethodNotAllowed"}.get(error.status_code, "HttpError")
-    fault = Fault(error.status_code, kind, f"{request.method} {request.url.path}: {error.detail}", "GET /openapi.json lists the API's paths")
+    fault, headers = of_router(request, error)
     is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
-    response = pages.show_fault(request, fault) if is_page else answers.as_json(request, fault)
-    response.headers.update(error.headers or {})
+    response = pages.show_fault(request, fault) if is_page else of_fault(fault)
+    response.headers.update(headers)
     return response

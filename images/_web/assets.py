@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from _server.faults import Fault
 from starlette.requests import Request
 from starlette.responses import Response
-
-from .faults import Fault
 
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 

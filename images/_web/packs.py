@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
-import fcntl
 import hashlib
 import json
-import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from _server import datafiles, templates
+from _server.store import Row, encode
+from _server.tables import REQUIRED, Column
+from _server.times import stored_time
+from _server.yamlrows import Located, Problem
+from _verify.faults import did_you_mean
+
 from . import dates, store
-from .store import Row
-from .tables import REQUIRED, Column
-from .yamlrows import Located, Problem, load
 
 if TYPE_CHECKING:
     from .site import Site
@@ -72,7 +73,7 @@ def names(folder: Path) -> list[str]:
 def check(site: Site, folder: Path, base: date | None = None) -> Checked:
     """A pack's folder as rows, with every problem; `base` is a day of the base week (left out: the pack's own)."""
     checked = Checked(folder.name)
-    _read_head(folder, checked)
+    checked.head, checked.problems = datafiles.head(folder / "pack.yaml", HEAD, _head_fault)
     if checked.problems:
         return checked
     base = dates.monday(base or date.fromisoformat(checked.head["base_week"]))
@@ -86,32 +87,10 @@ def check(site: Site, folder: Path, base: date | None = None) -> Checked:
     return checked
 
 
-def _read_head(folder: Path, checked: Checked) -> None:
-    file = f"{folder.name}/pack.yaml"
-    document, problems = load((folder / "pack.yaml").read_text(encoding="utf-8"), file)
-    checked.problems += problems
-    if document is None or not isinstance(document.value, dict):
-        checked.problems.append(Problem(file, 1, f"must be a mapping with {', '.join(HEAD)}"))
-        return
-    found = document.value
-    checked.problems += [Problem(file, found[key].line, f"unknown field {key!r}{_near(key, HEAD)}") for key in found if key not in HEAD]
-    checked.problems += [Problem(file, 1, f"{key!r} is missing") for key in HEAD if key not in found]
-    for key in HEAD.keys() & found.keys():
-        if fault := _head_fault(HEAD[key], found[key].plain()):
-            checked.problems.append(Problem(file, found[key].line, f"{key}: {fault}"))
-    checked.head = document.plain()
-    if checked.head.get("id") not in (None, folder.name):
-        checked.problems.append(Problem(file, found["id"].line, f"id: must be {folder.name!r}, the folder's name"))
-
-
 def _head_fault(kind: str, value: Any) -> str:
-    if kind != "zone":
-        return value_fault(kind, dates.from_templates(value, date(2026, 3, 9)) if isinstance(value, str) else value)
-    try:
-        ZoneInfo(str(value))
-    except (ValueError, OSError):
-        return f"no IANA time zone: {value!r}"
-    return ""
+    if kind == "zone":
+        return datafiles.zone_fault(value)
+    return value_fault(kind, dates.from_templates(value, date(2026, 3, 9)) if isinstance(value, str) else value)
 
 
 class _Reader:
@@ -129,27 +108,19 @@ class _Reader:
     def table(self, path: Path, name: str) -> None:
         own = [t for t in self.tables.by_name if t not in self.tables.parents]
         if name not in own:
-            self.report(1, f"no table {name!r}{_near(name, own)}; tables: {', '.join(own)}")
+            self.report(1, f"no table {name!r}{did_you_mean(name, own)}; tables: {', '.join(own)}")
             return
-        document, problems = load(path.read_text(encoding="utf-8"), self.file)
+        items, problems = datafiles.items(path, self.file)
         self.checked.problems += problems
-        if document is None or document.value is None:
-            return
-        if not isinstance(document.value, list):
-            self.report(document.line, "must be a list of rows")
-            return
-        for item in document.value:
-            if isinstance(item.value, dict):
-                self.row(item, name)
-            else:
-                self.report(item.line, "a row must be a mapping")
+        for item in items:
+            self.row(item, name)
 
     def row(self, item: Located, name: str, given_id: str | None = None) -> None:
         table = self.tables.by_name[name]
         children = self.tables.children.get(name, ())
         given: dict[str, Located] = item.value
         for key in given.keys() - {"id", *table.columns, *children}:
-            self.report(given[key].line, f"unknown column {key!r}{_near(key, ['id', *table.columns, *children])}")
+            self.report(given[key].line, f"unknown column {key!r}{did_you_mean(key, ['id', *table.columns, *children])}")
         row: Row = {"id": given_id or (given["id"].plain() if "id" in given else None)}
         if given_id is None and (fault := _id_fault(row["id"], table.prefix)):
             self.report(item.line, f"id: {fault}")
@@ -165,7 +136,7 @@ class _Reader:
             self.report(item.line, f"{column.name!r} is missing")
             return None
         value = column.default if given is None else self.placed(given.plain())
-        if given is not None and (fault := _column_fault(column, allowed, value)):
+        if given is not None and (fault := datafiles.column_fault(column, allowed, value, value_fault)):
             self.report(given.line, f"{column.name}: {fault}")
         return value
 
@@ -194,14 +165,6 @@ def _id_fault(value: Any, prefix: str) -> str:
     if rest.isdigit() or not rest.replace("-", "").isalnum() or rest != rest.lower():
         return f"{value!r}: behind {prefix}- come lower-case words and numbers joined by -, not a number alone"
     return ""
-
-
-def _column_fault(column: Column, allowed: tuple[str, ...] | None, value: Any) -> str:
-    if value is None:
-        return "" if column.null else "must not be null"
-    if fault := value_fault(column.type, value):
-        return fault
-    return f"must be one of {', '.join(allowed)}, not {value!r}" if allowed and value not in allowed else ""
 
 
 def value_fault(kind: str, value: Any) -> str:
@@ -233,12 +196,7 @@ def _check_references(site: Site, checked: Checked) -> None:
             for n, row in enumerate(rows):
                 value = row.get(column.name)
                 if isinstance(value, str) and value not in known:
-                    checked.fault(name, n, f"{column.name}: no row {value!r} in {column.ref}{_near(value, known)}")
-
-
-def _near(word: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {found[0]!r}?)" if found else ""
+                    checked.fault(name, n, f"{column.name}: no row {value!r} in {column.ref}{did_you_mean(value, known)}")
 
 
 def template_path(site: Site, name: str, base: date | None, data_dir: Path) -> Path:
@@ -251,13 +209,8 @@ def template_path(site: Site, name: str, base: date | None, data_dir: Path) -> P
 
 def template(site: Site, name: str, base: date | None, data_dir: Path) -> Path:
     """The SQLite file that a session of this pack and base week starts as a copy of, built if need be; UnknownPack, BrokenPack."""
-    path, folder, cache = template_path(site, name, base, data_dir), site.packs / name, data_dir / "templates"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            _build(site, folder, base, path)
-    return path
+    path = template_path(site, name, base, data_dir)
+    return templates.made(path, name, lambda connection: _build(site, site.packs / name, base, connection))
 
 
 def _digest(site: Site, folder: Path) -> str:
@@ -269,36 +222,23 @@ def _digest(site: Site, folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _build(site: Site, folder: Path, base: date | None, path: Path) -> None:
+def _build(site: Site, folder: Path, base: date | None, connection: sqlite3.Connection) -> None:
     checked = check(site, folder, base)
     if checked.problems:
         raise BrokenPack(folder.name, [str(problem) for problem in checked.problems])
-    unfinished = path.with_suffix(".tmp")
-    for ending in ("", "-wal", "-shm", "-journal"):
-        Path(f"{unfinished}{ending}").unlink(missing_ok=True)
-    connection = sqlite3.connect(unfinished, isolation_level=None)
-    try:
-        # Write-ahead logging is kept in the file's header, so every copy opens in it.
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute("BEGIN")
-        store.create(connection, site.tables)
-        _fill(site, connection, checked)
-        connection.execute("COMMIT")
-    finally:
-        connection.close()
-    os.replace(unfinished, path)
+    store.create(connection, site.tables)
+    _fill(site, connection, checked)
 
 
 def _fill(site: Site, connection: sqlite3.Connection, checked: Checked) -> None:
     zone = ZoneInfo(checked.head["timezone"])
     counts = {name: len(checked.rows.get(name, [])) for name in site.tables.by_name}
-    meta = {**checked.head, "now": store.stored_time(checked.head["now"], zone), "counts": json.dumps(counts)}
+    meta = {**checked.head, "now": stored_time(checked.head["now"], zone), "counts": json.dumps(counts)}
     connection.executemany("INSERT INTO _meta VALUES (?, ?)", meta.items())
     db = store.Db(connection, zone, site.tables)
     for name, table in site.tables.by_name.items():
         for row in checked.rows.get(name, []):
-            stored = {"id": row["id"]} | {c.name: store.encode(c, row[c.name], zone) for c in table.columns.values()}
+            stored = {"id": row["id"]} | {c.name: encode(c, row[c.name], zone) for c in table.columns.values()}
             db.write(name, row["id"], stored)
 
 

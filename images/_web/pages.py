@@ -13,12 +13,14 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlspli
 
 import jinja2
 import msgspec
+from _server.answers import noted, of_fault
+from _server.envelope import body
+from _server.faults import Fault
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from . import answers, api, envelope
-from .faults import Fault
 from .sessions import COOKIE, Session, Sessions, checked_name, reset_call
 
 if TYPE_CHECKING:
@@ -168,7 +170,7 @@ def endpoint(route: Route) -> answers.Endpoint:
 
 
 async def _fields(request: Request) -> dict[str, list[str]]:
-    content = (await envelope.body(request)).decode("utf-8", "replace")
+    content = (await body(request)).decode("utf-8", "replace")
     try:
         return parse_qs(content, keep_blank_values=True, max_num_fields=2000)
     except ValueError:
@@ -276,13 +278,13 @@ def undo(page: Page) -> Response:
 def show_fault(request: Request, fault: Fault) -> Response:
     """A fault as a page; as JSON for who asks for it."""
     if "application/json" in request.headers.get("accept", ""):
-        return answers.as_json(request, fault)
+        return of_fault(fault)
     origin = f"http://{request.headers.get('host', '127.0.0.1:3000')}"
     name = str(fault.extra.get("sessionId", "my-session"))
     again = str(fault.extra.get("again") or ("" if fault.type in ("NoSession", "SessionNotFound") else "/"))
     context = {
         "fault": fault, "origin": origin, "call": reset_call(name, origin), "address": f"{origin}/?session_id={quote(name, safe='')}", "again": again,
-        "data": json.dumps(fault.body()),
+        "data": json.dumps(fault.body()), "request_id": noted(fault) if fault.status >= 500 else "",
     }  # fmt: skip
     response = HTMLResponse(render(request, "fault.html", context), fault.status)
     response.headers["Content-Security-Policy"] = POLICY

@@ -12,31 +12,27 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
-from collections import OrderedDict
 from collections.abc import AsyncIterator
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from _server.faults import Fault
+from _server.sessions import MAX_OPEN, OpenSessions
+from _server.store import Row, connect
+from _server.times import now_text
+
 from . import packs
-from .faults import Fault
-from .store import Db, Row
+from .store import Db
 
 if TYPE_CHECKING:
     from .site import Site
 
 COOKIE = "session_id"
 MAX_NAME = 200
-MAX_OPEN = 128
 LOG_COLUMNS = ("n", "at", "event_type", "element_id", "value", "url", "source", "caller", "detail")
 MAX_VALUE = 2000
-
-
-def now_text() -> str:
-    """The wall clock as the log records it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Session:
@@ -59,7 +55,7 @@ class Session:
     def db(self) -> Db:
         """The session's rows; the file must exist."""
         if self._db is None:
-            connection = _connect(self.path)
+            connection = connect(self.path)
             self.meta = dict(connection.execute("SELECT key, value FROM _meta").fetchall())
             self._db = Db(connection, ZoneInfo(self.meta["timezone"]), self.site.tables)
         return self._db
@@ -107,7 +103,7 @@ class Session:
             last = log.execute("SELECT COALESCE(MAX(n), 0) FROM _log").fetchone()[0]
         unfinished = self.path.with_suffix(".tmp")
         shutil.copyfile(template, unfinished)
-        connection = _connect(unfinished)
+        connection = connect(unfinished)
         try:
             connection.execute("BEGIN")
             insert = f"INSERT INTO _log ({', '.join(LOG_COLUMNS)}) VALUES ({', '.join('?' * len(LOG_COLUMNS))})"
@@ -136,16 +132,6 @@ class Session:
         return rows
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    connection.row_factory = sqlite3.Row
-    # One process serves a session: an exclusive lock spares the shared-memory file and two locks a transaction.
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("PRAGMA foreign_keys = ON")
-    return connection
-
-
 class Sessions:
     """All sessions of this process. `data_dir` holds templates/ and sessions/; `pack` is that of a reset which names none; `wait` in seconds."""
 
@@ -158,9 +144,8 @@ class Sessions:
         self.folder.mkdir(parents=True, exist_ok=True)
         for leftover in self.folder.glob("*.tmp*"):
             leftover.unlink(missing_ok=True)
-        self._max_open = max_open
         self._known: dict[str, Session] = {}
-        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._open: OpenSessions[str, Session] = OpenSessions(max_open)
 
     def version_of(self, name: str) -> str | None:
         """The version of a session that is open."""
@@ -223,25 +208,12 @@ class Sessions:
                 _ = session.db
             yield
         finally:
-            self._note_open(session)
+            self._open.note(session.name, session)
             session.lock.release()
-
-    def _note_open(self, session: Session) -> None:
-        if not session.is_open:
-            self._open.pop(session.name, None)
-            return
-        self._open[session.name] = session
-        self._open.move_to_end(session.name)
-        for name, candidate in list(self._open.items())[: max(0, len(self._open) - self._max_open)]:
-            if not candidate.lock.locked():
-                candidate.close()
-                del self._open[name]
 
     def close(self) -> None:
         """Close every open session."""
-        for session in self._open.values():
-            session.close()
-        self._open.clear()
+        self._open.close()
 
 
 def checked_name(name: Any) -> str:

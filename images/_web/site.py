@@ -46,5 +46,6 @@ class Site:
     def code_digest(self) -> str:
         """Of the code that reads packs and lays out tables."""
         here = Path(__file__).parent
-        files = [here / f"{name}.py" for name in ("packs", "store", "tables", "dates", "yamlrows")] + sorted(self.folder.glob("*.py"))
+        files = [here / f"{name}.py" for name in ("packs", "store", "tables", "dates")]
+        files += sorted(here.with_name("_server").glob("*.py")) + sorted(self.folder.glob("*.py"))
         return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()

@@ -1,73 +1,26 @@
-"""One session's rows: typed reads and writes over its SQLite file, ids that are the same at every run, and undo."""
+"""One session's rows: writes that are noted, so that an action can be undone, and what was worked out of rows kept until one changes."""
 
 from __future__ import annotations
 
-import functools
 import json
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from .faults import Fault
-from .tables import REQUIRED, Column, Table, Tables
+from _server.faults import Fault
+from _server.store import SCHEMA, Row, Rows, encode
 
-Row = dict[str, Any]
+from .tables import Tables
+
 T = TypeVar("T")
 
-SCHEMA = (
-    "CREATE TABLE _counters (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID",
+HISTORY = (
     "CREATE TABLE _log (n INTEGER PRIMARY KEY, at TEXT NOT NULL, event_type TEXT NOT NULL, element_id TEXT, value TEXT, url TEXT, "
     "source TEXT NOT NULL, caller TEXT NOT NULL, detail TEXT)",
-    "CREATE TABLE _meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE _actions (n INTEGER PRIMARY KEY, name TEXT NOT NULL, label TEXT NOT NULL, changes TEXT NOT NULL, undone INTEGER NOT NULL DEFAULT 0)",
 )
-
-
-@functools.lru_cache(maxsize=65536)
-def show_time(stored: str, zone: ZoneInfo) -> str:
-    """A stored instant (UTC, `...Z`) or day as rows show it: with `zone`'s offset; a day stays a day."""
-    if len(stored) == 10:
-        return stored
-    return datetime.fromisoformat(stored).astimezone(zone).isoformat()
-
-
-@functools.lru_cache(maxsize=65536)
-def stored_time(text: str, zone: ZoneInfo) -> str:
-    """ISO 8601 text (without an offset: in `zone`) as it is stored: `YYYY-MM-DDTHH:MM:SSZ`, or a day unchanged; ValueError."""
-    if len(text) == 10:
-        return datetime.fromisoformat(text).date().isoformat()
-    moment = datetime.fromisoformat(text)
-    return utc_text(moment if moment.tzinfo else moment.replace(tzinfo=zone))
-
-
-def utc_text(moment: datetime) -> str:
-    """An aware datetime as it is stored."""
-    return moment.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
-
-
-def encode(column: Column, value: Any, zone: ZoneInfo) -> Any:
-    """A column's value as SQLite keeps it."""
-    if value is None:
-        return None
-    if column.type == "json":
-        return json.dumps(value, ensure_ascii=False, sort_keys=True)
-    if column.type in ("time", "when"):
-        return stored_time(value, zone)
-    return int(value) if column.type == "bool" else value
-
-
-def decode(table: Table, raw: sqlite3.Row, zone: ZoneInfo) -> Row:
-    """A row of SQLite as pages, /state and checks see it."""
-    row: Row = dict(raw)
-    for name, kind in table.special:
-        value = row[name]
-        if value is None:
-            continue
-        row[name] = json.loads(value) if kind == "json" else bool(value) if kind == "bool" else show_time(value, zone)
-    return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +33,11 @@ class Change:
     after: Row | None
 
 
-class Db:
-    """Rows of one session. `where` is SQL over the stored form (instants as UTC text)."""
+class Db(Rows):
+    """Rows of one session, and what was changed of them."""
 
     def __init__(self, connection: sqlite3.Connection, zone: ZoneInfo, tables: Tables) -> None:
-        self.connection = connection
-        self.zone = zone
-        self.tables = tables
+        super().__init__(connection, zone, tables.by_name.__getitem__)
         self.changes: list[Change] = []
         self._memory: dict[Any, Any] = {}
         # Equal only where all rows are: a copy of a template has the template's name until a row changes.
@@ -104,17 +55,6 @@ class Db:
         self._memory.clear()
         self.version = object()
 
-    def rows(self, name: str, where: str = "", params: Iterable[Any] = (), *, order: str = "id") -> list[Row]:
-        """Every row that `where` selects, in `order`."""
-        table = self.tables.by_name[name]
-        sql = f"SELECT * FROM {name}{' WHERE ' + where if where else ''} ORDER BY {order}"
-        return [decode(table, raw, self.zone) for raw in self.connection.execute(sql, tuple(params))]
-
-    def first(self, name: str, where: str, params: Iterable[Any] = (), *, order: str = "id") -> Row | None:
-        """The first row that `where` selects, or None."""
-        found = self.rows(name, where, params, order=f"{order} LIMIT 1")
-        return found[0] if found else None
-
     def get(self, name: str, id: str) -> Row:
         """The row with this id; Fault 404."""
         row = self.first(name, "id = ?", (id,))
@@ -124,26 +64,13 @@ class Db:
 
     def insert(self, name: str, /, id: str | None = None, **values: Any) -> Row:
         """Add a row and return it; columns left out take their default; instants may be any ISO 8601 text."""
-        table = self.tables.by_name[name]
-        if unknown := values.keys() - table.columns.keys():
-            raise TypeError(f"{name} has no column {sorted(unknown)}")
-        row: Row = {"id": id or self.new_id(table)}
-        for column in table.columns.values():
-            value = values.get(column.name, column.default)
-            if value is REQUIRED:
-                raise TypeError(f"{name}.{column.name} has no value")
-            row[column.name] = encode(column, value, self.zone)
+        row = self.stored(name, id, values)
         self.write(name, row["id"], row)
         return self.get(name, row["id"])
 
-    def new_id(self, table: Table) -> str:
-        """The next id of a table: a number that counts from 1 and is never used again."""
-        sql = "INSERT INTO _counters VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1 RETURNING n"
-        return f"{table.prefix}-{self.connection.execute(sql, (table.name,)).fetchone()[0]}"
-
     def update(self, name: str, id: str, /, **values: Any) -> Row:
         """Change columns of one row and return it whole; nothing is written when nothing differs. Fault 404."""
-        table = self.tables.by_name[name]
+        table = self.find(name)
         before = self._stored(name, id)
         if before is None:
             return self.get(name, id)
@@ -169,8 +96,7 @@ class Db:
         if row is None:
             self.connection.execute(f"DELETE FROM {name} WHERE id = ?", (id,))
         elif before is None:
-            columns = ", ".join(f'"{c}"' for c in row)
-            self.connection.execute(f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
+            self.put(self.find(name), row)
         else:
             sets = ", ".join(f'"{c}" = ?' for c in row)
             self.connection.execute(f"UPDATE {name} SET {sets} WHERE id = ?", (*row.values(), id))
@@ -212,5 +138,5 @@ class Db:
 
 def create(connection: sqlite3.Connection, tables: Tables) -> None:
     """Every table, in an empty database."""
-    for statement in (*SCHEMA, *(sql for t in tables.by_name.values() for sql in t.create())):
+    for statement in (*SCHEMA, *HISTORY, *(sql for t in tables.by_name.values() for sql in t.create(deferred=True))):
         connection.execute(statement)

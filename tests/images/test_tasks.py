@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server import registry, tools, yamlrows
+from _server import yamlrows
+from server import registry, tools
 
 from tests.images.arguments import arguments
 from tests.images.serving import Served

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,19 +14,28 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from . import answers, surface_control, surface_tools, surface_verify, tools, universe
+from . import __version__, answers, surface_control, surface_tools, surface_verify, tools, universe
 from .answers import Handler
 from .calls import Caller
-from .envelope import Envelope
+from .envelope import SPELLINGS, Envelope
 from .mcp_surface import McpSurface
 from .sessions import Sessions
 
 
 async def openapi(request: Request, asked: Envelope) -> Response:
     """This description of the paths."""
-    from .openapi import document
+    from _server.openapi import TEXT, Api
 
-    return answers.answer(document((path, methods, (handler.__doc__ or "").strip(), fields) for path, methods, handler, fields in PATHS), [])
+    types: dict[str, dict[str, Any]] = {
+        "tags": {"type": "object", "properties": {"assignmentId": TEXT, "userId": TEXT}},
+        "args": {"type": "object"},
+        "options": {"type": "object", "properties": {"universe_id": TEXT, "seed": {"type": "integer"}}},
+        "tools": {"type": "array", "items": TEXT},
+        "use_cache": {"type": "boolean"},
+    }
+    about = "Every path also answers under /api; MCP clients connect to /mcp."
+    described = Api("agent-environment", __version__, about, SPELLINGS, types, in_body="tags")
+    return answers.answer(described.document((path, methods, (handler.__doc__ or "").strip(), fields) for path, methods, handler, fields in PATHS), [])
 
 
 POST, GET, BOTH = ["POST"], ["GET"], ["GET", "POST"]

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from _server.faults import Fault
+from _server.store import Row
+from _verify.faults import did_you_mean, near
 
-from .faults import Fault, did_you_mean, near
 from .registry import ALIASES, TOOLS, Tool
 from .sessions import Key, Session, Sessions
-from .store import Row, ToolError
+from .store import ToolError
 from .tables import SERVERS
 
 # Python lets another thread run every 5 ms. A tool whose last run took less than this holds the event loop no longer than

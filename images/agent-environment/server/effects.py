@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from _server.store import Row
+
 from .registry import Context
-from .store import Row
 
 
 def send_mail(

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Annotated, Any
 
+from _server.store import Row
 from msgspec import Meta
 
 from .registry import Context
-from .store import Row, ToolError
+from .store import ToolError
 
 Limit = Annotated[int, Meta(ge=1, le=200), "how many at the most"]
 Cursor = Annotated[str | None, "next_cursor of the answer before"]

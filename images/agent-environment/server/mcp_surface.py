@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from _server.answers import foreign_origin, header_text
+from _server.answers import of_fault as answer_of
+from _server.envelope import MAX_CALLER
+from _server.faults import Fault
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from . import __version__, surface_tools
-from .answers import foreign_origin, header_text
-from .answers import of_fault as answer_of
 from .calls import Caller, Outcome
-from .envelope import MAX_CALLER, session_of
-from .faults import Fault
+from .envelope import session_of
 from .sessions import OWN_KEY, Key
 
 if TYPE_CHECKING:

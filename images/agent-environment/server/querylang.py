@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from _server.times import utc_text
+
 from .registry import Context
-from .store import ToolError, utc_text
+from .store import ToolError
 
 _TOKEN = re.compile(r"""\s*(?:(?P<paren>[()])|(?P<minus>-)?(?:(?P<name>[A-Za-z_]+):(?!//))?(?:"(?P<quoted>[^"]*)"|(?P<word>[^\s()"]+)))""")
 _DEEP = 20

@@ -19,8 +19,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
+from _server.store import Row
+from _server.times import stored_time, utc_text
 
-from .store import Db, Row, ToolError, stored_time, utc_text
+from .store import Db, ToolError
 
 
 class Time(str):

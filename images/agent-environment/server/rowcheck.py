@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
-from .faults import did_you_mean
-from .tables import REQUIRED, SERVERS, VALUES, Column, Table
-from .yamlrows import Located, Problem, load
+from _server import datafiles
+from _server.tables import REQUIRED, Table
+from _server.yamlrows import Located, Problem
+from _verify.faults import did_you_mean
+
+from .tables import SERVERS
 
 Rows = dict[str, list[dict[str, Any]]]
 HEAD = {"id": "text", "title": "text", "story": "text", "now": "time", "timezone": "zone", "user": "user"}
@@ -31,7 +33,7 @@ class Checked:
 def check(folder: Path) -> Checked:
     """Read every file of the universe in `folder`; nothing is raised, see `problems`."""
     checked = Checked(folder.name)
-    _read_head(folder, checked)
+    checked.head, checked.problems = datafiles.head(folder / "universe.yaml", HEAD, _head_fault)
     places: dict[str, list[tuple[str, Located]]] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -44,43 +46,13 @@ def check(folder: Path) -> Checked:
     return checked
 
 
-def _read_head(folder: Path, checked: Checked) -> None:
-    name = f"{folder.name}/universe.yaml"
-    path = folder / "universe.yaml"
-    if not path.is_file():
-        checked.problems.append(Problem(name, 1, "the file is missing"))
-        return
-    document, problems = load(path.read_text(encoding="utf-8"), name)
-    checked.problems += problems
-    if document is None or not isinstance(document.value, dict):
-        checked.problems.append(Problem(name, 1, f"must be a mapping with {', '.join(HEAD)}"))
-        return
-    found = document.value
-    checked.problems += [Problem(name, found[key].line, f"unknown field {key!r}{did_you_mean(key, HEAD)}") for key in found if key not in HEAD]
-    checked.problems += [Problem(name, 1, f"{key!r} is missing") for key in HEAD if key not in found]
-    for key in HEAD.keys() & found.keys():
-        if fault := _head_fault(HEAD[key], found[key].plain()):
-            checked.problems.append(Problem(name, found[key].line, f"{key}: {fault}"))
-    checked.head = document.plain()
-    if checked.head.get("id") not in (None, folder.name):
-        checked.problems.append(Problem(name, found["id"].line, f"id: must be {folder.name!r}, the folder's name"))
-
-
 def _head_fault(kind: str, value: Any) -> str:
     if kind == "user":
         good = isinstance(value, dict) and value.keys() == {"name", "email"} and all(isinstance(v, str) for v in value.values())
         return "" if good else "must be {name, email}"
     if kind == "zone":
-        return "" if isinstance(value, str) and _is_zone(value) else f"no IANA time zone: {value!r}"
+        return datafiles.zone_fault(value)
     return value_fault(kind, value)
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return False
-    return True
 
 
 def _read_table(path: Path, name: str, checked: Checked, places: dict[str, list[tuple[str, Located]]]) -> None:
@@ -91,24 +63,15 @@ def _read_table(path: Path, name: str, checked: Checked, places: dict[str, list[
         known = [f"{s}/{t}.yaml" for s, tables in SERVERS.items() for t in tables]
         checked.problems.append(Problem(file, 1, f"no such table{did_you_mean(name, known)}"))
         return
-    document, problems = load(path.read_text(encoding="utf-8"), file)
+    items, problems = datafiles.items(path, file)
     checked.problems += problems
-    if document is None or document.value is None:
-        return
-    if not isinstance(document.value, list):
-        checked.problems.append(Problem(file, document.line, "must be a list of rows"))
-        return
     table = SERVERS[server][short]
-    rows = [_row(item, table, lambda line, message: checked.problems.append(Problem(file, line, message))) for item in document.value]
     key = f"{server}.{short}"
-    checked.rows[key] = [row for row in rows if row is not None]
-    places[key] = [(file, item) for item, row in zip(document.value, rows, strict=True) if row is not None]
+    checked.rows[key] = [_row(item, table, lambda line, message: checked.problems.append(Problem(file, line, message))) for item in items]
+    places[key] = [(file, item) for item in items]
 
 
-def _row(item: Located, table: Table, report: Callable[[int, str], None]) -> dict[str, Any] | None:
-    if not isinstance(item.value, dict):
-        report(item.line, "a row must be a mapping")
-        return None
+def _row(item: Located, table: Table, report: Callable[[int, str], None]) -> dict[str, Any]:
     given = item.value
     columns = ["id", *table.columns]
     for key in given.keys() - set(columns):
@@ -123,7 +86,7 @@ def _row(item: Located, table: Table, report: Callable[[int, str], None]) -> dic
             row[column.name] = None if column.default is REQUIRED else column.default
             continue
         row[column.name] = given[column.name].plain()
-        if fault := _column_fault(column, table, row[column.name]):
+        if fault := datafiles.column_fault(column, table.values.get(column.name), row[column.name], value_fault):
             report(given[column.name].line, f"{column.name}: {fault}")
     return row
 
@@ -133,17 +96,6 @@ def _id_fault(value: Any, table: Table) -> str:
         return "must be text"
     if value.startswith(f"{table.prefix}_") and value[len(table.prefix) + 1 :].isdigit():
         return f"{value!r} is of the form that new rows get; choose another"
-    return ""
-
-
-def _column_fault(column: Column, table: Table, value: Any) -> str:
-    if value is None:
-        return "" if column.null else "must not be null"
-    if fault := value_fault(column.type, value):
-        return fault
-    allowed = VALUES.get(f"{table.server}.{table.name}.{column.name}")
-    if allowed and value not in allowed:
-        return f"must be one of {', '.join(allowed)}, not {value!r}"
     return ""
 
 

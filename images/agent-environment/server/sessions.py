@@ -13,23 +13,25 @@ import json
 import os
 import shutil
 import sqlite3
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
+from _server.faults import Fault
+from _server.sessions import MAX_OPEN, OpenSessions
+from _server.store import Row, connect
+from _server.times import now_text
+
 from . import universe
-from .faults import Fault
 from .registry import Context, User
-from .store import Db, Row
+from .store import Db
 
 T = TypeVar("T")
 OWN = "@instance"
 MAX_NAME = 512
-MAX_OPEN = 128
 WAIT_S = 30.0
 MAX_LOGGED = 4096
 _LOG = "INSERT INTO _log (at, caller, call, tool, args, ok, result) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -61,11 +63,6 @@ def assignment(name: str) -> Key:
     return Key("assignment", name)
 
 
-def now_text() -> str:
-    """The wall clock as the log records it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 class Session:
     """One session's file. Every method needs the session's lock, or to run on the event loop while nobody holds it."""
 
@@ -80,6 +77,10 @@ class Session:
         self.tools: frozenset[str] | None = None
         self.work: asyncio.Future[Any] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        return self.context is not None
+
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Run what may take long in a thread. The session stays locked until it has ended, even when who asked for it is cancelled."""
         self.work = work = asyncio.ensure_future(asyncio.to_thread(function, *args))
@@ -88,7 +89,7 @@ class Session:
     def open(self) -> Context:
         """The session's rows, clock and user; the file must exist."""
         if self.context is None:
-            connection = _connect(self.path)
+            connection = connect(self.path)
             meta = dict(connection.execute("SELECT key, value FROM _meta").fetchall())
             zone = ZoneInfo(meta["timezone"])
             user = User(meta["user_name"], meta["user_email"])
@@ -112,7 +113,7 @@ class Session:
         earlier, last = self.resets()
         unfinished = self.path.with_suffix(".tmp")
         shutil.copyfile(template, unfinished)
-        connection = _connect(unfinished)
+        connection = connect(unfinished)
         try:
             connection.execute("BEGIN")
             connection.executemany("INSERT INTO _log VALUES (?, ?, ?, ?, ?, ?, ?, ?)", earlier[-100:])
@@ -159,16 +160,6 @@ class Session:
         return rows
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
-    connection.row_factory = sqlite3.Row
-    # One process serves a session: an exclusive lock spares the shared-memory file and two locks a transaction.
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("PRAGMA foreign_keys = ON")
-    return connection
-
-
 class Sessions:
     """All sessions of this process. `data_dir` holds templates/ and sessions/; `default` is the universe of a new session."""
 
@@ -180,17 +171,16 @@ class Sessions:
         self.folder.mkdir(parents=True, exist_ok=True)
         for leftover in (*self.folder.glob("*.tmp*"), *self.folder.glob("mcp-*")):
             leftover.unlink(missing_ok=True)
-        self._max_open = max_open
         self._templates: dict[str, Path] = {}
         self._known: dict[Key, Session] = {}
-        self._open: OrderedDict[Key, Session] = OrderedDict()
+        self._open: OpenSessions[Key, Session] = OpenSessions(max_open)
 
     def idle(self, key: Key) -> Session | None:
         """The session when it is open and nobody holds its lock: then it may be used on the event loop without waiting."""
         session = self._open.get(key)
         if session is None or session.context is None or session.lock.locked():
             return None
-        self._open.move_to_end(key)
+        self._open.used(key)
         return session
 
     @contextlib.asynccontextmanager
@@ -226,7 +216,7 @@ class Sessions:
                 session.work.add_done_callback(lambda _: self._unlock(session))
 
     def _unlock(self, session: Session) -> None:
-        self._note_open(session)
+        self._open.note(session.key, session)
         session.lock.release()
 
     def _ready(self, session: Session, caller: str) -> None:
@@ -256,19 +246,6 @@ class Sessions:
         except universe.BrokenUniverse as error:
             raise Fault(500, "BrokenUniverse", str(error), "python -m server.universe check", problems=error.problems) from None
 
-    def _note_open(self, session: Session) -> None:
-        if session.context is None:
-            self._open.pop(session.key, None)
-            return
-        self._open[session.key] = session
-        self._open.move_to_end(session.key)
-        for key, candidate in list(self._open.items())[: max(0, len(self._open) - self._max_open)]:
-            if not candidate.lock.locked():
-                candidate.close()
-                del self._open[key]
-
     def close(self) -> None:
         """Close every open session."""
-        for session in self._open.values():
-            session.close()
-        self._open.clear()
+        self._open.close()

@@ -1,19 +1,18 @@
-"""One session's rows: typed reads and writes over its SQLite file, with ids and times that are the same at every run."""
+"""One session's rows: typed writes over its SQLite file, errors that name near rows, and texts kept until a row changes."""
 
 from __future__ import annotations
 
 import difflib
-import functools
-import json
 import sqlite3
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from .tables import REQUIRED, SERVERS, Column, Table
+from _server.store import SCHEMA, Row, Rows, encode
+from _server.tables import Table
 
-Row = dict[str, Any]
+from .tables import SERVERS
+
 MAX_TEXTS = 32
 
 
@@ -33,83 +32,14 @@ def table(name: str) -> Table:
     return SERVERS[server][short]
 
 
-@functools.lru_cache(maxsize=65536)
-def show_time(stored: str, zone: ZoneInfo) -> str:
-    """A stored instant (UTC, `...Z`) or day as users see it: with `zone`'s offset; a day stays a day."""
-    if len(stored) == 10:
-        return stored
-    return datetime.fromisoformat(stored).astimezone(zone).isoformat()
-
-
-@functools.lru_cache(maxsize=65536)
-def stored_time(text: str, zone: ZoneInfo) -> str:
-    """ISO 8601 text (without an offset: in `zone`) as it is stored: `YYYY-MM-DDTHH:MM:SSZ`, or a day unchanged; ValueError."""
-    if len(text) == 10:
-        return datetime.fromisoformat(text).date().isoformat()
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone)
-    return utc_text(moment)
-
-
-def utc_text(moment: datetime) -> str:
-    """An aware datetime as it is stored."""
-    return moment.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
-
-
-def encode(column: Column, value: Any, zone: ZoneInfo) -> Any:
-    """A column's value as SQLite keeps it."""
-    if value is None:
-        return None
-    if column.type == "json":
-        return json.dumps(value, ensure_ascii=False, sort_keys=True)
-    if column.type in ("time", "when"):
-        return stored_time(value, zone)
-    return int(value) if column.type == "bool" else value
-
-
-def decode(table: Table, raw: sqlite3.Row | Row, zone: ZoneInfo) -> Row:
-    """A row of SQLite as tools, /show-data and checks see it."""
-    row: Row = dict(raw)
-    for name, column in _special(table.sql_name):
-        value = row.get(name)
-        if value is None:
-            continue
-        if column == "json":
-            row[name] = json.loads(value)
-        elif column == "bool":
-            row[name] = bool(value)
-        else:
-            row[name] = show_time(value, zone)
-    return row
-
-
-@functools.cache
-def _special(sql_name: str) -> tuple[tuple[str, str], ...]:
-    server, _, name = sql_name.partition("_")
-    return tuple((c.name, c.type) for c in SERVERS[server][name].columns.values() if c.type in ("json", "bool", "time", "when"))
-
-
-class Db:
-    """Rows of one session. Tables are named `server.table`; `where` is SQL over the stored form (instants as UTC text)."""
+class Db(Rows):
+    """Rows of one session. Tables are named `server.table`."""
 
     def __init__(self, connection: sqlite3.Connection, zone: ZoneInfo) -> None:
-        self.connection = connection
-        self.zone = zone
+        super().__init__(connection, zone, table)
         self.logged = 0
         self._texts: dict[tuple[str, tuple[Any, ...]], str] = {}
         self._texts_at = 0
-
-    def rows(self, name: str, where: str = "", params: Iterable[Any] = (), *, order: str = "id") -> list[Row]:
-        """Every row that `where` selects, in `order`."""
-        source = table(name)
-        sql = f"SELECT * FROM {source.sql_name}{' WHERE ' + where if where else ''} ORDER BY {order}"
-        return [decode(source, raw, self.zone) for raw in self.connection.execute(sql, tuple(params))]
-
-    def first(self, name: str, where: str, params: Iterable[Any] = (), *, order: str = "id") -> Row | None:
-        """The first row that `where` selects, or None."""
-        found = self.rows(name, where, params, order=f"{order} LIMIT 1")
-        return found[0] if found else None
 
     def text(self, sql: str, params: Iterable[Any] = ()) -> str:
         """The one text (of JSON, say) that a query gives, remembered until a row changes; rows of the log, counted in `logged`, do not."""
@@ -150,28 +80,9 @@ class Db:
 
     def insert(self, name: str, /, **values: Any) -> Row:
         """Add a row and return it; columns left out take their default; instants may be any ISO 8601 text."""
-        source = table(name)
-        if unknown := values.keys() - source.columns.keys():
-            raise TypeError(f"{name} has no column {sorted(unknown)}")
-        row = {"id": self.new_id(source)}
-        for column in source.columns.values():
-            value = values.get(column.name, column.default)
-            if value is REQUIRED:
-                raise TypeError(f"{name}.{column.name} has no value")
-            row[column.name] = encode(column, value, self.zone)
-        self.insert_raw(source, row)
+        row = self.stored(name, None, values)
+        self.put(table(name), row)
         return self.get(name, row["id"])
-
-    def insert_raw(self, source: Table, row: Row) -> None:
-        """Add a row whose values are already in their stored form."""
-        names = ", ".join(f'"{c}"' for c in row)
-        sql = f"INSERT INTO {source.sql_name} ({names}) VALUES ({', '.join('?' * len(row))})"
-        self.connection.execute(sql, tuple(row.values()))
-
-    def new_id(self, source: Table) -> str:
-        """The next id of a table: its prefix and a number that counts from 1 and is never used again."""
-        sql = "INSERT INTO _counters VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1 RETURNING n"
-        return f"{source.prefix}_{self.connection.execute(sql, (source.sql_name,)).fetchone()[0]}"
 
     def update(self, name: str, id: str, /, **values: Any) -> Row:
         """Change columns of one row and return it whole; ToolError not_found."""
@@ -187,15 +98,13 @@ class Db:
         return self.connection.execute(f"DELETE FROM {table(name).sql_name} WHERE {where}", tuple(params)).rowcount
 
 
-SCHEMA = (
-    "CREATE TABLE _counters (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID",
+LOG = (
     "CREATE TABLE _log (n INTEGER PRIMARY KEY, "
-    "at TEXT NOT NULL, caller TEXT NOT NULL, call TEXT NOT NULL, tool TEXT, args TEXT, ok INTEGER NOT NULL, result TEXT)",
-    "CREATE TABLE _meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "at TEXT NOT NULL, caller TEXT NOT NULL, call TEXT NOT NULL, tool TEXT, args TEXT, ok INTEGER NOT NULL, result TEXT)"
 )
 
 
 def create(connection: sqlite3.Connection) -> None:
     """Every table, in an empty database."""
-    for statement in (*SCHEMA, *(sql for tables in SERVERS.values() for t in tables.values() for sql in t.create())):
+    for statement in (*SCHEMA, LOG, *(sql for tables in SERVERS.values() for t in tables.values() for sql in t.create())):
         connection.execute(statement)

@@ -6,17 +6,19 @@ import asyncio
 import os
 from typing import Any
 
+from _server.answers import encode
+from _server.faults import Fault
+from _server.store import Row
+from _verify.faults import near
 from starlette.requests import Request
 from starlette.responses import Response
 
 from . import __version__
-from .answers import answer, encode
+from .answers import answer
 from .calls import Caller, unknown_tool
 from .envelope import SPELLINGS, Envelope
-from .faults import Fault, near
 from .registry import ALIASES, TOOLS
 from .sessions import Session, Sessions
-from .store import Row
 from .tables import SERVERS
 
 
@@ -126,9 +128,7 @@ def rows(session: Session, chosen: list[tuple[str, str]]) -> dict[str, dict[str,
 
 async def log(request: Request, asked: Envelope) -> Response:
     """{session, universe_id, log: [{n, at, caller, call, tool, args, ok, result}]}, oldest first; `since` leaves out numbers up to it."""
-    since = asked.fields.get("since") or 0
-    if not str(since).isdigit() or int(since) >= 2**63:
-        raise Fault(400, "InvalidRequest", "'since' must be the number of a call")
+    since = asked.since()
     async with _sessions(request).use(asked.key, asked.caller, "log") as session:
-        found = await session.in_thread(session.log, int(since))
+        found = await session.in_thread(session.log, since)
     return answer({"session": asked.key.name, "universe_id": session.universe_id, "log": found}, asked.warnings)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from _server.answers import as_json, encode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .answers import answer, as_json, encode
+from .answers import answer
 from .calls import Caller, Outcome
 from .envelope import Envelope
 from .registry import TOOLS, Tool

@@ -1,80 +1,45 @@
 """Every table of every server: one place to read the whole data model.
 
-A column is written as `TYPE[?][ = JSON default]`. `?` allows null. Types:
-
-    text, int, real, bool
-    time    an instant; "2026-03-10T10:00:00" in a universe's files means its own zone; shown with that zone's offset
-    day     YYYY-MM-DD
-    when    a time, or a day (an all-day event)
-    json    a list or object
-    -> t    the id of a row of table t in the same server
-
-Every table has `id` (text, unique) first. People are known across servers by their e-mail address.
+Columns are written as _server/tables.py says. People are known across servers by their e-mail address.
 """
 
 # ruff: noqa: E501 - a table is easier to read in one row
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any
+from _server.tables import Table, columns
 
-_SQL_TYPES = {"text": "TEXT", "int": "INTEGER", "real": "REAL", "bool": "INTEGER", "time": "TEXT", "day": "TEXT", "when": "TEXT", "json": "TEXT"}
-REQUIRED = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its type (see the module), whether null is allowed, its default and the table it refers to."""
-
-    name: str
-    type: str
-    null: bool
-    default: Any
-    ref: str | None
-
-    def sql(self, server: str) -> str:
-        kind = "TEXT" if self.ref else _SQL_TYPES[self.type]
-        refers = f" REFERENCES {server}_{self.ref}(id)" if self.ref else ""
-        return f"\"{self.name}\" {kind}{'' if self.null else ' NOT NULL'}{refers}"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table: `sql_name` is its name in SQLite; a new row's id is `prefix` and a running number."""
-
-    server: str
-    name: str
-    prefix: str
-    columns: dict[str, Column]
-
-    @property
-    def sql_name(self) -> str:
-        return f"{self.server}_{self.name}"
-
-    def create(self) -> list[str]:
-        columns = ", ".join(["id TEXT PRIMARY KEY", *(c.sql(self.server) for c in self.columns.values())])
-        indexed = [c.name for c in self.columns.values() if c.ref]
-        return [
-            f"CREATE TABLE {self.sql_name} ({columns}) WITHOUT ROWID",
-            *(f"CREATE INDEX {self.sql_name}_{name} ON {self.sql_name}({name})" for name in indexed),
-        ]
-
-
-def _column(name: str, text: str) -> Column:
-    spec, _, default = text.partition(" = ")
-    null = spec.endswith("?")
-    kind = spec.rstrip("?")
-    ref = kind[3:] if kind.startswith("-> ") else None
-    value = json.loads(default) if default else (None if null else REQUIRED)
-    return Column(name, "text" if ref else kind, null, value, ref)
+VALUES: dict[str, tuple[str, ...]] = {
+    "calendar.events.status": ("confirmed", "tentative", "cancelled"),
+    "calendar.events.visibility": ("default", "private"),
+    "calendar.attendees.response": ("needsAction", "accepted", "declined", "tentative"),
+    "email.messages.folder": ("inbox", "sent", "drafts", "archive", "trash", "spam"),
+    "slack.channels.kind": ("channel", "dm", "group"),
+    "crm.contacts.status": ("lead", "prospect", "customer", "inactive"),
+    "crm.stages.outcome": ("open", "won", "lost"),
+    "crm.deals.status": ("open", "won", "lost"),
+    "crm.activities.type": ("call", "email", "meeting", "note", "task"),
+    "filesystem.entries.kind": ("file", "directory"),
+    "projects.projects.status": ("planned", "active", "on_hold", "done"),
+    "projects.milestones.status": ("open", "done"),
+    "projects.issues.type": ("task", "bug", "story", "epic"),
+    "projects.issues.status": ("backlog", "todo", "in_progress", "in_review", "done", "cancelled"),
+    "projects.issues.priority": ("low", "medium", "high", "urgent"),
+    "projects.links.kind": ("blocks", "relates_to", "duplicates"),
+    "documents.documents.status": ("draft", "published", "archived"),
+    "documents.shares.role": ("viewer", "commenter", "editor"),
+    "accounting.invoices.status": ("draft", "sent", "partial", "paid", "void"),
+    "accounting.bills.status": ("open", "partial", "paid", "void"),
+    "accounting.payments.kind": ("received", "made"),
+}
 
 
 def _server(server: str, **tables: tuple[str, dict[str, str]]) -> dict[str, Table]:
-    return {
-        name: Table(server, name, prefix, {c: _column(c, text) for c, text in columns.items()})
-        for name, (prefix, columns) in tables.items()
-    }
+    return {name: Table(name, prefix, columns(text), _allowed(server, name), server, "_") for name, (prefix, text) in tables.items()}
+
+
+def _allowed(server: str, table: str) -> dict[str, tuple[str, ...]]:
+    start = f"{server}.{table}."
+    return {key.removeprefix(start): found for key, found in VALUES.items() if key.startswith(start)}
 
 
 SERVERS: dict[str, dict[str, Table]] = {
@@ -208,27 +173,3 @@ SERVERS: dict[str, dict[str, Table]] = {
         }),
     ),
 }  # fmt: skip
-
-VALUES: dict[str, tuple[str, ...]] = {
-    "calendar.events.status": ("confirmed", "tentative", "cancelled"),
-    "calendar.events.visibility": ("default", "private"),
-    "calendar.attendees.response": ("needsAction", "accepted", "declined", "tentative"),
-    "email.messages.folder": ("inbox", "sent", "drafts", "archive", "trash", "spam"),
-    "slack.channels.kind": ("channel", "dm", "group"),
-    "crm.contacts.status": ("lead", "prospect", "customer", "inactive"),
-    "crm.stages.outcome": ("open", "won", "lost"),
-    "crm.deals.status": ("open", "won", "lost"),
-    "crm.activities.type": ("call", "email", "meeting", "note", "task"),
-    "filesystem.entries.kind": ("file", "directory"),
-    "projects.projects.status": ("planned", "active", "on_hold", "done"),
-    "projects.milestones.status": ("open", "done"),
-    "projects.issues.type": ("task", "bug", "story", "epic"),
-    "projects.issues.status": ("backlog", "todo", "in_progress", "in_review", "done", "cancelled"),
-    "projects.issues.priority": ("low", "medium", "high", "urgent"),
-    "projects.links.kind": ("blocks", "relates_to", "duplicates"),
-    "documents.documents.status": ("draft", "published", "archived"),
-    "documents.shares.role": ("viewer", "commenter", "editor"),
-    "accounting.invoices.status": ("draft", "sent", "partial", "paid", "void"),
-    "accounting.bills.status": ("open", "partial", "paid", "void"),
-    "accounting.payments.kind": ("received", "made"),
-}

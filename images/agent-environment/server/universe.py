@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import hashlib
 import json
-import os
 import sqlite3
 import sys
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
+
+from _server import store as shared
+from _server import templates
+from _server.times import utc_text
 
 from . import store
 from .tables import SERVERS
@@ -46,22 +48,15 @@ def template(id: str, data_dir: Path, folder: Path = FOLDER) -> Path:
     """The SQLite file that a new session of universe `id` starts as a copy of, built if need be; UnknownUniverse, BrokenUniverse."""
     if id not in names(folder):
         raise UnknownUniverse(id, names(folder))
-    cache = data_dir / "templates"
-    path = cache / f"{id}-{_digest(folder / id)}.sqlite"
-    if path.exists():
-        return path
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{id}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            _build(folder / id, path)
-    return path
+    path = data_dir / "templates" / f"{id}-{_digest(folder / id)}.sqlite"
+    return templates.made(path, id, lambda connection: _build(folder / id, connection))
 
 
 def _digest(folder: Path) -> str:
     """Of all that a template is made from: the universe's files and the modules that read and lay them out."""
     digest = hashlib.sha256()
-    code = [Path(__file__).with_name(name) for name in ("universe.py", "rowcheck.py", "yamlrows.py", "store.py", "tables.py")]
+    code = [Path(__file__).with_name(name) for name in ("universe.py", "rowcheck.py", "store.py", "tables.py")]
+    code += sorted(Path(shared.__file__).parent.glob("*.py"))
     for path in [*code, *sorted(p for p in folder.rglob("*") if p.is_file())]:
         content = path.read_bytes()
         digest.update(f"{path.relative_to(folder) if path.is_relative_to(folder) else path.name}\0{len(content)}\0".encode())
@@ -69,7 +64,7 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _build(folder: Path, path: Path) -> None:
+def _build(folder: Path, connection: sqlite3.Connection) -> None:
     from .rowcheck import check
 
     collecting = gc.isenabled()
@@ -79,24 +74,11 @@ def _build(folder: Path, path: Path) -> None:
         gc.enable()
     if checked.problems:
         raise BrokenUniverse(folder.name, [str(problem) for problem in checked.problems])
-    unfinished = path.with_suffix(".tmp")
-    for leftover in (unfinished, Path(f"{unfinished}-wal"), Path(f"{unfinished}-shm"), Path(f"{unfinished}-journal")):
-        leftover.unlink(missing_ok=True)
-    connection = sqlite3.connect(unfinished, isolation_level=None)
-    try:
-        # Write-ahead logging is kept in the file's header, so every copy opens in it.
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute("BEGIN")
-        store.create(connection)
-        _fill(connection, checked.head, checked.rows)
-        connection.execute("COMMIT")
-    finally:
-        connection.close()
-    os.replace(unfinished, path)
+    store.create(connection)
+    _fill(connection, checked.head, checked.rows)
 
 
-def _fill(connection: sqlite3.Connection, head: dict[str, str | dict[str, str]], rows: dict[str, list[store.Row]]) -> None:
+def _fill(connection: sqlite3.Connection, head: dict[str, str | dict[str, str]], rows: dict[str, list[shared.Row]]) -> None:
     zone = ZoneInfo(str(head["timezone"]))
     user = head["user"]
     assert isinstance(user, dict)  # noqa: S101 - checked by rowcheck
@@ -104,7 +86,7 @@ def _fill(connection: sqlite3.Connection, head: dict[str, str | dict[str, str]],
     counts = {server: {name: len(rows.get(f"{server}.{name}", [])) for name in tables} for server, tables in SERVERS.items()}
     meta = {
         "universe_id": head["id"], "title": head["title"], "timezone": head["timezone"], "user_name": user["name"], "user_email": user["email"],
-        "now": store.utc_text(now if now.tzinfo else now.replace(tzinfo=zone)), "counts": json.dumps(counts),
+        "now": utc_text(now if now.tzinfo else now.replace(tzinfo=zone)), "counts": json.dumps(counts),
     }  # fmt: skip
     connection.executemany("INSERT INTO _meta VALUES (?, ?)", meta.items())
     for row in rows.get("filesystem.entries", []):
@@ -113,7 +95,7 @@ def _fill(connection: sqlite3.Connection, head: dict[str, str | dict[str, str]],
     for server, tables in SERVERS.items():
         for name, table in tables.items():
             for row in rows.get(f"{server}.{name}", []):
-                db.insert_raw(table, {"id": row["id"]} | {c.name: store.encode(c, row[c.name], zone) for c in table.columns.values()})
+                db.put(table, {"id": row["id"]} | {c.name: shared.encode(c, row[c.name], zone) for c in table.columns.values()})
 
 
 def main(argv: list[str]) -> int:

@@ -5,6 +5,6 @@ from pathlib import Path
 
 __version__ = "0.1.0"
 
-_SHARED = str(Path(__file__).resolve().parents[2])  # _web and _verify, shared by all websites, are beside this image's folder
+_SHARED = str(Path(__file__).resolve().parents[2])  # _web, _server and _verify, shared by several images, are beside this image's folder
 if _SHARED not in sys.path:
     sys.path.append(_SHARED)

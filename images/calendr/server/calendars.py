@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from _web.faults import Fault
+from _server.faults import Fault
+from _server.store import Row
 from _web.pages import Page
-from _web.store import Row
 from starlette.responses import Response
 
 from . import changes

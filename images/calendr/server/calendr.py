@@ -7,12 +7,13 @@ import re
 from datetime import datetime
 from pathlib import Path
 
+from _server import recurrence
+from _server.store import Row
+from _server.tables import REQUIRED
 from _web.packs import Checked
 from _web.site import Route, Site
-from _web.store import Row
-from _web.tables import REQUIRED
 
-from . import __version__, calendars, events, people, recurrence, searching, settings, views
+from . import __version__, calendars, events, people, searching, settings, views
 from .shell import shell
 from .tables import TABLES
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from _web.faults import Fault
+from _server import recurrence
+from _server.faults import Fault
+from _server.store import Row, encode
+from _server.times import show_time, stored_time
 from _web.pages import Page
-from _web.store import Db, Row, encode, show_time, stored_time
+from _web.store import Db
 
-from . import recurrence, texts
+from . import texts
 from .eventform import Wanted
 from .occurrences import Occurrence, moments, series_day, zone_of
 from .who import who
@@ -269,7 +272,7 @@ def restore(page: Page, trashed: Row) -> None:
     db = page.db
     known = {c["id"] for c in db.rows("calendars")}
     for name in ("events", "guests", "reminders"):
-        table = db.tables.by_name[name]
+        table = db.find(name)
         for row in trashed["rows"][name]:
             if name == "events" and row["calendar_id"] not in known:
                 row = {**row, "calendar_id": who(page).primary["id"]}

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+from _server import recurrence
+from _server.recurrence import DAYS
+from _server.store import Row
 from _web.pages import Form, Page
-from _web.store import Row
 
-from . import recurrence
 from .occurrences import Occurrence, midnight, zone_of
-from .recurrence import DAYS
 from .tables import COLORS
 from .who import Who, who
 

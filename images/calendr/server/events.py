@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 
-from _web.faults import Fault
+from _server import recurrence
+from _server.faults import Fault
+from _server.store import Row
 from _web.pages import Page
-from _web.store import Row
 from starlette.responses import Response
 
-from . import changes, eventform, recurrence, texts
+from . import changes, eventform, texts
 from .eventform import Filled, Wanted
 from .occurrences import Occurrence, Seen, find, seen
 from .tables import COLORS, RESPONSES

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from _web.faults import Fault
+from _server import recurrence
+from _server.faults import Fault
+from _server.store import Row
+from _server.times import stored_time, utc_text
 from _web.pages import Page
-from _web.store import Db, Row, stored_time, utc_text
+from _web.store import Db
 
-from . import recurrence
 from .who import BUSY, Who, who
 
 

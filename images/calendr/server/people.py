@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from _web.faults import Fault
+from _server.faults import Fault
 from _web.pages import Page
 from starlette.responses import Response
 

@@ -6,9 +6,9 @@ import re
 import zoneinfo
 from functools import lru_cache
 
-from _web.faults import Fault
+from _server.faults import Fault
+from _server.store import Row
 from _web.pages import Page
-from _web.store import Row
 from starlette.responses import Response
 
 from .people import LENGTHS

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
+from _server.store import Row
+from _server.times import stored_time, utc_text
 from _web.pages import Page
-from _web.store import Row, stored_time, utc_text
 
 from . import marks, texts
 from .occurrences import Occurrence, Seen, between

@@ -1,4 +1,4 @@
-"""Calendr's tables: one place to read the whole data model. The column types are explained in _web/tables.py."""
+"""Calendr's tables: one place to read the whole data model. The column types are explained in _server/tables.py."""
 
 # ruff: noqa: E501 - a table is easier to read in one row
 from __future__ import annotations

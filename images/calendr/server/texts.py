@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from _server.recurrence import DAYS, parts
+
 from .occurrences import Occurrence
-from .recurrence import DAYS, parts
 
 DASH = "\u2013"
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from _web.faults import Fault
+from _server.faults import Fault
 from _web.pages import Page
 from starlette.responses import RedirectResponse, Response
 

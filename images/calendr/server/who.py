@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from _server.store import Row
 from _web.pages import Page
-from _web.store import Db, Row
+from _web.store import Db
 
 OWNER, EDITOR, VIEWER, BUSY = "owner", "editor", "viewer", "busy"
 

@@ -16,7 +16,7 @@ def office(ctx: Context) -> Context:
     """Three people's calendars and a team's, a weekly stand-up (Tuesdays and Thursdays 09:30 since February) and some meetings."""
     db = ctx.db
     for name, owner, primary in (("dana", ME, True), ("amir", AMIR, True), ("jo", JO, True), ("team", JO, False)):
-        db.insert_raw(
+        db.put(
             _table("calendars"), {"id": f"cal-{name}", "name": name.title(), "owner": owner, "color": "#000000", "timezone": None, "is_primary": int(primary)}
         )
     _event(ctx, "evt-standup", "cal-dana", "Platform stand-up", "2026-02-03T09:30:00", "2026-02-03T09:45:00", recurrence="FREQ=WEEKLY;BYDAY=TU,TH")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from _server.store import Row
 from server.registry import Context
-from server.store import Row, ToolError
+from server.store import ToolError
 
 ME, LEO = "dana@harbor.example", "leo@harbor.example"
 

@@ -470,19 +470,13 @@ class TestProcess:
             process.terminate()
             assert process.wait(timeout=10) == 0
 
-    @pytest.mark.parametrize(("name", "value"), [("PORT", "http"), ("LISTEN_FD", "x"), ("DATA_DIR", "/proc/nowhere")])
+    @pytest.mark.parametrize(("name", "value"), [("PORT", "http"), ("LISTEN_FD", "x"), ("DATA_DIR", "/proc/nowhere"), ("UNIVERSE_ID", "nope")])
     def test_wrong_settings_are_one_line(self, tmp_path: Path, name: str, value: str) -> None:
         env = {**os.environ, "DATA_DIR": str(tmp_path), name: value}
         done = subprocess.run([sys.executable, "-m", "server"], cwd=IMAGE, env=env, capture_output=True, text=True, timeout=30, check=False)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert done.stderr.startswith("error: ")
-
-    def test_an_unknown_universe_is_unhealthy_not_dead(self, tmp_path: Path) -> None:
-        with served(tmp_path, UNIVERSE_ID="nope") as server:
-            answer = server.get("/health")
-            assert answer.status == 503
-            assert "software-team" in answer.json["error"]["reasons"][0]
-            assert server.post("/reset", {**tags("x"), "options": {"universe_id": "sales-team"}}).status == 200
+        assert name != "UNIVERSE_ID" or "no universe 'nope'; there are: accountants-office," in done.stderr
 
     def test_without_a_data_folder_it_leaves_none_behind(self, tmp_path: Path) -> None:
         with served(Path(""), DATA_DIR="", TMPDIR=str(tmp_path)) as server:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from _server.faults import Fault
 from server import app, calls, registry, sessions
-from server.faults import Fault
 from server.sessions import Key, Session, Sessions
 from starlette.testclient import TestClient
 
@@ -169,7 +169,7 @@ def test_few_files_are_open_whatever_the_number_of_sessions(caller: calls.Caller
             for n in range(8):
                 outcome = await caller.call(Key("assignment", str(n)), "me", "calendar_add_event", EVENT)
                 assert f'"evt_{turn}"' in outcome.text.decode()
-                assert len(caller.sessions._open) <= 3
+                assert len(caller.sessions._open._found) <= 3
                 assert sum(session.context is not None for session in caller.sessions._known.values()) <= 3
 
     asyncio.run(run())

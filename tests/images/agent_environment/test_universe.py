@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from _server import yamlrows
 from hypothesis import given
 from hypothesis import strategies as st
-from server import rowcheck, tables, universe, yamlrows
+from server import rowcheck, tables, universe
 
 from tests.images.serving import IMAGE
 
@@ -161,7 +162,8 @@ def test_many_processes_build_it_once(tmp_path: Path) -> None:
 
 def test_the_command(tiny: Path) -> None:
     copy = tiny.parent.parent / "image"
-    shutil.copytree(IMAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, target in ((IMAGE.name, copy), ("_server", copy.parent / "_server"), ("_verify", copy.parent / "_verify")):
+        shutil.copytree(IMAGE.parent / name, target, ignore=shutil.ignore_patterns("__pycache__"))
     put(copy / "universes" / "sales-team", "crm/stages.yaml", "- {id: stg-a, name: 1}\n")
     done = subprocess.run([sys.executable, "-m", "server.universe", "check"], cwd=copy, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.images.serving import Answer, Client
-from tests.images.web.website import Visitor, Website, website
+from tests.images.web.website import IMAGES, PACKS, Visitor, Website, website
 
 COUNT = {"comparator": "eq", "function": "count", "value": 0}
 
@@ -193,10 +197,21 @@ def test_health_and_openapi(site: Website) -> None:
 
 
 def test_health_names_what_is_wrong(tmp_path: Path) -> None:
-    with website(tmp_path, DATA_PACK="missing") as broken:
+    shutil.copytree(PACKS, tmp_path / "packs")
+    (tmp_path / "packs" / "studio" / "people.yaml").write_text("- {id: per-x, name: 1}\n")
+    with website(tmp_path / "data", PACKS=str(tmp_path / "packs")) as broken:
         answer = broken.get("/health")
         assert answer.status == 503
-        assert "no data pack 'missing'" in answer.json["error"]["reasons"][0]
+        assert "studio/people.yaml:1: name: must be text, not 1" in answer.json["error"]["reasons"][0]
+
+
+@pytest.mark.parametrize(("name", "value"), [("PORT", "http"), ("LISTEN_FD", "x"), ("DATA_DIR", "/proc/nowhere"), ("DATA_PACK", "missing"), ("WAIT_S", "x")])
+def test_wrong_settings_are_one_line(tmp_path: Path, name: str, value: str) -> None:
+    env = {**os.environ, "DATA_DIR": str(tmp_path), name: value}
+    done = subprocess.run([sys.executable, "-m", "server"], cwd=IMAGES / "calendr", env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("error: ")
+    assert name != "DATA_PACK" or "no pack 'missing'; there are: default, professional-swe" in done.stderr
 
 
 def test_unknown_paths(site: Website) -> None:

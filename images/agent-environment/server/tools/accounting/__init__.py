@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import Cursor, Email, Limit, Name, changes, has_words, refuse_if_referred, resolve
 from ...registry import Context, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import bills, invoices, ledger, payments, reports
 from .ledger import Price, Rate, Short
 

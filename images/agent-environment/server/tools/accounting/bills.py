@@ -6,11 +6,12 @@ import re
 from itertools import combinations
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import Cursor, Limit, Where, has_words, id_of, select
 from ...registry import Context, Day, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import ledger
 from .ledger import BillLine, Short
 

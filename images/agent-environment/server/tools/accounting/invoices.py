@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...effects import send_mail
 from ...lookup import Cursor, Limit, Where, changes, has_words, id_of, select
 from ...registry import Context, Day, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import ledger
 from .ledger import Amount, InvoiceLine, Short
 

@@ -9,11 +9,12 @@ from decimal import Decimal
 from typing import Annotated
 
 import msgspec
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import cents, resolve
 from ...registry import Context
-from ...store import Row, ToolError
+from ...store import ToolError
 
 CREDIT = "credit note"
 ISSUED = "status NOT IN ('draft', 'void')"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import Limit, cents, id_of
 from ...registry import Context, Day, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import ledger
 
 FromDay = Annotated[Day, "first day"]

@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
+from _server import recurrence as rules
+from _server.store import Row
+from _server.times import stored_time, utc_text
 from msgspec import Meta
 
 from ...addresses import Recipients
 from ...registry import Context, tool
-from ...store import Row, ToolError, stored_time, utc_text
-from . import rules
+from ...store import ToolError
 from .guests import add_guests
 from .mails import mail_guests, others
 from .scheduling import conflicts
@@ -21,6 +23,7 @@ from .series import (
     Scope,
     Target,
     check_rights,
+    checked_rule,
     drop_event,
     find,
     keep,
@@ -129,7 +132,7 @@ def add_event(
     if len(first) == 10 and last == first and all_day and end is not None and len(str(end)) > 10:
         last = _default_end(first, True, ctx)
     check_order(first, last)
-    rule = rules.checked(recurrence, rules.wall(first, zone)) if recurrence else None
+    rule = checked_rule(recurrence, rules.wall(first, zone)) if recurrence else None
     event = ctx.db.insert(
         "calendar.events", calendar_id=calendar, title=title, description=description, location=location, start=first, end=last, all_day=len(first) == 10,
         timezone=timezone, recurrence=rule, status=status, visibility=visibility, organizer=ctx.user.email, reminders=reminders or [],
@@ -262,7 +265,7 @@ def _set_times(ctx: Context, row: Row, target: Target, reach: Scope, first: str,
 def _set_rule(ctx: Context, row: Row, recurrence: str) -> Row:
     """Another rule for an event or a series; the changed occurrences that it no longer gives go."""
     start = keep(ctx, row["start"])
-    rule = rules.checked(recurrence, rules.wall(start, zone_of(ctx, row))) if recurrence.strip() else None
+    rule = checked_rule(recurrence, rules.wall(start, zone_of(ctx, row))) if recurrence.strip() else None
     for changed in ctx.db.rows("calendar.events", "recurring_event_id = ?", (row["id"],)):
         at = keep(ctx, changed["original_start"])
         if rule is None or at not in {s for s, _ in rules.spans(rule, start, keep(ctx, row["end"]), zone_of(ctx, row), at, at)}:

@@ -6,12 +6,13 @@ import difflib
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...addresses import Recipient, addresses
 from ...effects import send_mail
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from .mails import mail_guests, when_text
 from .series import Reach, Scope, check_rights, copy_guests, find, scope_of, series_of, single_out, split
 from .viewing import EventId, row_of

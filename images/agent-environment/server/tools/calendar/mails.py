@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from _server.store import Row
+
 from ...effects import send_mail
 from ...registry import Context
-from ...store import Row
 
 
 def when_text(ctx: Context, event: Row) -> str:

@@ -13,9 +13,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from _server import recurrence as rules
+from _server.store import Row, decode
+from _server.times import show_time, stored_time, utc_text
+
 from ...registry import Context
-from ...store import Row, ToolError, decode, show_time, stored_time, table, utc_text
-from . import rules
+from ...store import ToolError, table
 
 # Rows come out of SQLite as one JSON text: what is made of it is remembered by that text, and the text is what costs time to fetch.
 _EVENTS = table("calendar.events")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from .editing import TagNames, put_tags
 from .series import check_rights, find, single_out, zone_or_error
 from .viewing import EventId, row_of

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, NamedTuple
 
+from _server.store import Row
+from _server.times import utc_text
 from msgspec import Meta
 
 from ...lookup import Name
 from ...registry import Context, Time, tool
-from ...store import Row, ToolError, utc_text
+from ...store import ToolError
 from .occurrences import CONCERNS, Occurrence, complete, happening
 from .series import find, occurrence_times
 from .viewing import merged

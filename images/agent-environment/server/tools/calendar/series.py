@@ -9,9 +9,12 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
+from _server import recurrence as rules
+from _server.store import Row
+from _server.times import show_time, stored_time
+
 from ...registry import Context
-from ...store import Row, ToolError, show_time, stored_time
-from . import rules
+from ...store import ToolError
 from .occurrences import instance_id, is_skipped, skipped, zone_named
 
 Scope = Literal["this", "following", "all"]
@@ -26,6 +29,14 @@ class Target(NamedTuple):
 
     event: Row
     first: str | None
+
+
+def checked_rule(rule: str, start: datetime) -> str:
+    """A rule in its normal form, whose first occurrence `start` must be; ToolError invalid."""
+    try:
+        return rules.checked(rule, start)
+    except rules.RuleError as error:
+        raise ToolError("invalid", error.message, error.hint) from error
 
 
 def keep(ctx: Context, time: str) -> str:
@@ -167,7 +178,7 @@ def move_series(ctx: Context, master: Row, new_start: str, new_end: str, new_zon
     zone, start = zone_of(ctx, master), keep(ctx, master["start"])
     delta = rules.wall(new_start, new_zone) - rules.wall(start, zone)
     rule = rules.shifted(master["recurrence"], (rules.wall(new_start, new_zone).date() - rules.wall(start, zone).date()).days)
-    rule = rules.checked(rule, rules.wall(new_start, new_zone))
+    rule = checked_rule(rule, rules.wall(new_start, new_zone))
 
     def along(time: str) -> str:
         moment = keep(ctx, time)

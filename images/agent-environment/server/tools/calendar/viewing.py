@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
+from _server import recurrence as rules
+from _server.store import Row
+from _server.times import utc_text
 from msgspec import Meta
 
 from ...lookup import Cursor, Limit, Name
 from ...registry import Context, Day, Time, page, tool
-from ...store import Row, ToolError, utc_text
-from . import rules
+from ...store import ToolError
 from .occurrences import CONCERNS, INVITED, VISIBLE, Occurrence, complete, happening, instance_id, is_skipped
 from .series import find, keep, occurrence_times, series_of, skipped_in, zone_of
 

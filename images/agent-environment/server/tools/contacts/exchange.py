@@ -6,11 +6,12 @@ import re
 from datetime import date
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import resolve
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from ..filesystem import tree
 from .people import add_person, groups_of, person, whole
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...effects import send_mail
 from ...lookup import Name, resolve
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from ..email.writing import Paths, from_files
 from .people import person
 

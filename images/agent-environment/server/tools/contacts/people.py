@@ -6,12 +6,13 @@ import difflib
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 
+from _server.store import Row
 from msgspec import UNSET, Meta, UnsetType
 
 from ...addresses import is_address
 from ...lookup import Cursor, Email, Limit, Name, has_words, resolve
 from ...registry import Context, Day, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 
 PersonRef = Annotated[str, Meta(min_length=1, max_length=254), "a person's id, e-mail address or full name"]
 Words = Annotated[str, Meta(max_length=300)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import (
@@ -25,7 +26,7 @@ from ...lookup import (
     select,
 )
 from ...registry import Context, Day, Time, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import activities, cleanup, pipeline
 
 __all__ = ["activities", "cleanup", "pipeline"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
+from _server.store import Row
+from _server.times import utc_text
 from msgspec import Meta
 
 from ...effects import send_mail
 from ...lookup import Cursor, Limit, Name, Text, Where, address, has_words, person, resolve, select
 from ...registry import Context, Time, page, tool
-from ...store import Row, ToolError, utc_text
+from ...store import ToolError
 
 ActivityType = Literal["call", "email", "meeting", "note", "task"]
 ABOUT_CONTACT = Annotated[str | None, "the contact it concerns (id, e-mail or name)"]

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Annotated, Literal
 
+from _server.store import Row
+
 from ...effects import send_mail
 from ...lookup import Limit, Money, Name, person, person_name, resolve
 from ...registry import Context, Day, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import pipeline
 
 Kind = Literal["companies", "contacts", "deals", "activities"]

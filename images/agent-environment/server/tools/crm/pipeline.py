@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
+from _server.store import Row
+from _server.times import utc_text
 from msgspec import Meta
 
 from ...lookup import Limit, Text, Where, address, cents, resolve, select
 from ...registry import Context, tool
-from ...store import Row, ToolError, utc_text
+from ...store import ToolError
 
 Month = Annotated[str, Meta(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$")]
 Owner = Annotated[str | None, "only deals of this owner: `me`, an e-mail address, a handle or a name"]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import Cursor, Limit, Name, Where, address, has_words, id_of, person, select
 from ...registry import Context, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import access, editing, folders, revisions, sharing
 
 __all__ = ["editing", "folders", "revisions", "sharing"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from _server.store import Row
+
 from ...lookup import near_names, resolve
 from ...registry import Context
-from ...store import Row, ToolError
+from ...store import ToolError
 
 ROLES = ("viewer", "commenter", "editor", "owner")
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from _server.store import Row
+
 from ...lookup import Name, id_of, refuse_if_referred
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import access
 
 FolderId = Annotated[str, "id, name or path of the folder"]

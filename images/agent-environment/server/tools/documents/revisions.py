@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import Cursor, Limit
 from ...registry import Context, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import access
 
 DocumentId = Annotated[str, "id or title of the document"]

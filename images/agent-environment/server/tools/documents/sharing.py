@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...effects import send_mail
 from ...lookup import address, id_of, near_names
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import access
 
 DocumentId = Annotated[str, "id or title of the document"]

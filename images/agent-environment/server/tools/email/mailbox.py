@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...registry import Context
-from ...store import Row, ToolError
+from ...store import ToolError
 
 MessageId = Annotated[str, Meta(min_length=1, max_length=200), "a message's id"]
 MessageIds = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=200)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from ..filesystem import tree
 from .mailbox import MessageIds, chosen, drop_messages, headers, label_names
 

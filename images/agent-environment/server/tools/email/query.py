@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 
+from _server.times import utc_text
 from dateutil.relativedelta import relativedelta
 
 from ...querylang import Language, Operator, Sql, day_start, like, one_of
 from ...registry import Context
-from ...store import ToolError, utc_text
+from ...store import ToolError
 
 FOLDERS = ("inbox", "sent", "drafts", "archive", "trash", "spam")
 _ATTACHED = "EXISTS (SELECT 1 FROM email_attachments a WHERE a.message_id = m.id"

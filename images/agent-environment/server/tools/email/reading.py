@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
+from _server.store import Row
+from _server.times import utc_text
 from msgspec import Meta
 
 from ...addresses import is_address
 from ...lookup import Cursor, Limit, Name, near_names
 from ...registry import Context, page, tool
-from ...store import Row, utc_text
 from .mailbox import MessageId, attachments_of, headers, label_names, whole
 from .query import FOLDERS, LANGUAGE
 

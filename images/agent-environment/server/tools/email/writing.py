@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...addresses import Recipients, addresses
 from ...effects import send_mail
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from ..filesystem import tree
 from .mailbox import MessageId, attachments_of, drop_messages, whole
 

@@ -6,11 +6,12 @@ import difflib
 from typing import Annotated
 
 import msgspec
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import Cursor, Limit
 from ...registry import Context, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import finding, tree
 
 __all__ = ["finding"]

@@ -7,11 +7,13 @@ import functools
 from typing import Annotated, Any, Literal
 
 import re2  # type: ignore[import-untyped]
+from _server.store import Row
+from _server.times import stored_time
 from msgspec import Meta
 
 from ...lookup import Cursor, Limit
 from ...registry import Context, Time, page, tool
-from ...store import Row, ToolError, stored_time
+from ...store import ToolError
 from . import tree
 
 Below = Annotated[str, "absolute path: only this directory (or file)"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import posixpath
 import unicodedata
 
+from _server.store import Row
+
 from ...lookup import near_names
 from ...registry import Context
-from ...store import Row, ToolError
+from ...store import ToolError
 
 MAX_FILE = 1 << 20
 MAX_TREE = 64 << 20

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import UNSET, Meta, UnsetType
 
 from ...lookup import Cursor, Limit, Name, Text, Where, address, changes, has_words, id_of, known_person, person, refuse_if_referred, select
 from ...registry import Context, Day, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import keys, planning, workflow, worklogs
 from .workflow import IssueId, Priority, Status
 

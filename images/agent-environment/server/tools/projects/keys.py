@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from _server.store import Row
+
 from ...effects import send_mail
 from ...lookup import id_of, near_names, resolve
 from ...registry import Context
-from ...store import Row, ToolError
+from ...store import ToolError
 
 CLOSED = ("done", "cancelled")
 OPEN_SQL = "status NOT IN ('done', 'cancelled')"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import Limit, Name, Where, address, changes, id_of, select
 from ...registry import Context, Day, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import keys
 from .workflow import MOVES
 

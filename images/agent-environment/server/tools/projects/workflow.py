@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import known_person
 from ...registry import Context, Day, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import keys
 
 Status = Literal["backlog", "todo", "in_progress", "in_review", "done", "cancelled"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import address, id_of
 from ...registry import Context, Day, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from . import keys
 from .workflow import IssueId
 

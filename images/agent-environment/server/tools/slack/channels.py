@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from .workspace import ChannelRef, UserRefs, channel, is_member, me, members, user, writable
 
 ChannelName = Annotated[str, Meta(pattern=r"^#?[a-z0-9][a-z0-9_-]{0,79}$"), "lower case letters, digits, - and _"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import Cursor, Limit, Name, has_words
 from ...querylang import Language, Operator, Sql, day_start, like, one_of
 from ...registry import Context, Time, page, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from .workspace import SEEN, ChannelRef, MessageId, UserRef, channel, is_member, me, members, message, shown, user
 
 _QUERY = (

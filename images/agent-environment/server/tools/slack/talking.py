@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...registry import Context, tool
-from ...store import Row, ToolError
+from ...store import ToolError
 from .channels import conversation
 from .workspace import ChannelRef, MessageId, Text, UserRefs, channel, me, message, own_message, shown, writable
 

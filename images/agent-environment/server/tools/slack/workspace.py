@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
+from _server.store import Row
 from msgspec import Meta
 
 from ...lookup import near_names, resolve
 from ...registry import Context
-from ...store import Row, ToolError
+from ...store import ToolError
 
 ChannelRef = Annotated[str, Meta(min_length=1, max_length=200), "a channel's name (with or without #) or id"]
 UserRef = Annotated[str, Meta(min_length=1, max_length=254), "a person's @handle, e-mail address, full name or id"]

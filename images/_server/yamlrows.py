@@ -1,4 +1,4 @@
-"""YAML as universes are written: scalars of YAML 1.2 (no, on, times and days stay text), every value with its line, no key twice."""
+"""YAML as packs and universes are written: scalars of YAML 1.2 (no, on, times and days stay text), every value with its line, no key twice."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import islice
 from typing import cast
@@ -10,7 +10,17 @@ from zoneinfo import ZoneInfo
 
 from dateutil.rrule import rrule, rrulestr
 
-from ...store import ToolError, utc_text
+from .times import utc_text
+
+
+class RuleError(ValueError):
+    """A rule cannot be what it says: `message`, and `hint`, the way out."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
+        self.hint = hint
+
 
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _LONGEST = timedelta(days=366)
@@ -19,12 +29,12 @@ _EXAMPLE = "for instance FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8"
 
 
 def parts(rule: str) -> dict[str, str]:
-    """The rule's parts by name, upper case; ToolError invalid when it is not NAME=VALUE;NAME=VALUE."""
+    """The rule's parts by name, upper case; RuleError when it is not NAME=VALUE;NAME=VALUE."""
     found: dict[str, str] = {}
     for piece in rule.upper().removeprefix("RRULE:").strip().rstrip(";").split(";"):
         name, equals, value = piece.partition("=")
         if not equals or not value or name in found:
-            raise ToolError("invalid", f"{rule!r} is no RFC 5545 rule: {piece!r}", _EXAMPLE)
+            raise RuleError(f"{rule!r} is no RFC 5545 rule: {piece!r}", _EXAMPLE)
         found[name] = value
     return found
 
@@ -35,31 +45,30 @@ def joined(found: dict[str, str]) -> str:
 
 
 def checked(rule: str, start: datetime) -> str:
-    """`rule` in its normal form if `start` (wall clock of the event's zone) is its first occurrence; ToolError invalid."""
+    """`rule` in its normal form if `start` (wall clock of the event's zone) is its first occurrence; RuleError."""
     found = parts(rule)
     if unknown := sorted(found.keys() - _PARTS):
-        raise ToolError("invalid", f"a rule here cannot have {', '.join(unknown)}", f"its parts are {', '.join(sorted(_PARTS))}")
+        raise RuleError(f"a rule here cannot have {', '.join(unknown)}", f"its parts are {', '.join(sorted(_PARTS))}")
     if found.get("FREQ") not in ("DAILY", "WEEKLY", "MONTHLY", "YEARLY"):
-        raise ToolError("invalid", "a rule needs FREQ=DAILY, WEEKLY, MONTHLY or YEARLY", _EXAMPLE)
+        raise RuleError("a rule needs FREQ=DAILY, WEEKLY, MONTHLY or YEARLY", _EXAMPLE)
     if "COUNT" in found and "UNTIL" in found:
-        raise ToolError("invalid", "a rule ends by COUNT or by UNTIL, not both")
+        raise RuleError("a rule ends by COUNT or by UNTIL, not both")
     if "BYSETPOS" in found and found["FREQ"] not in ("MONTHLY", "YEARLY"):
-        raise ToolError("invalid", "BYSETPOS goes with FREQ=MONTHLY or YEARLY only")
+        raise RuleError("BYSETPOS goes with FREQ=MONTHLY or YEARLY only")
     normal = joined(found)
     try:
         _check_numbers(found)
         first = _first(normal, found, start)
     except (ValueError, OverflowError, TypeError, AttributeError) as error:
-        raise ToolError("invalid", f"{rule!r} is no RFC 5545 rule: {error}", _EXAMPLE) from error
+        raise RuleError(f"{rule!r} is no RFC 5545 rule: {error}", _EXAMPLE) from error
     if first != start:
         near = f"the first such time is {first.isoformat()}" if first else "its month or day is another one"
-        raise ToolError(
-            "invalid",
+        raise RuleError(
             f"the event starts at {start.isoformat()} ({DAYS[start.weekday()]}), which the rule {normal} does not give; {near}",
             "move the start or change the rule",
         )
     if not _parsed(normal, start, None).between(start, start, inc=True):
-        raise ToolError("invalid", f"{normal} ends before the event starts", "give a later UNTIL")
+        raise RuleError(f"{normal} ends before the event starts", "give a later UNTIL")
     return normal
 
 
@@ -129,10 +138,11 @@ def spans(rule: str, start: str, end: str, zone: ZoneInfo, after: str, before: s
     first, lasts, all_day = wall(start, zone), length(start, end), len(start) == 10
     margin = timedelta(days=1)
     found = _parsed(rule, first, zone).between(wall(after, zone) - lasts - margin, wall(before, zone) + margin, inc=True)
-    return tuple((begin, _plus(begin, lasts)) for begin in (stored(moment, zone, all_day) for moment in found))
+    return tuple((begin, plus(begin, lasts)) for begin in (stored(moment, zone, all_day) for moment in found))
 
 
-def _plus(begin: str, lasts: timedelta) -> str:
+def plus(begin: str, lasts: timedelta) -> str:
+    """A stored time later by so much."""
     if len(begin) == 10:
         return (datetime.fromisoformat(begin) + lasts).date().isoformat()
     return utc_text(datetime.fromisoformat(begin) + lasts)
@@ -171,3 +181,45 @@ def shifted(rule: str, days: int) -> str:
         moved = {DAYS[(DAYS.index(day) + days) % 7] for day in found["BYDAY"].split(",")}
         found["BYDAY"] = ",".join(day for day in DAYS if day in moved)
     return joined(found)
+
+
+def goes_with_start(rule: str) -> bool:
+    """Whether the rule fits a start on another day, as it is or `shifted`; a day of the month or the year that it names does not."""
+    found = parts(rule)
+    return found["FREQ"] in ("DAILY", "WEEKLY") or not found.keys() & {"BYDAY", "BYMONTHDAY", "BYMONTH"}
+
+
+def until_text(day: date, zone: ZoneInfo, all_day: bool) -> str:
+    """UNTIL for a series whose last day may be `day`: as RFC 5545 wants it, an instant for a series with times."""
+    if all_day:
+        return day.strftime("%Y%m%d")
+    return datetime.combine(day, time(23, 59, 59), zone).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def until_day(until: str, zone: ZoneInfo) -> date:
+    """The last day that an UNTIL allows."""
+    return _wall_clock(until, zone).date()
+
+
+def at_or_after(rule: str, start: datetime, moment: datetime) -> datetime | None:
+    """The first occurrence at or after a wall-clock time of a series that begins at `start`; None: it has ended."""
+    return _parsed(rule, start, None).after(moment, inc=True)
+
+
+def first_wall(rule: str, start: datetime) -> datetime:
+    """The first occurrence at or after a wall-clock time in a year; that time when there is none or the rule is none."""
+    try:
+        found = _parsed(rule, start, None).replace(count=None, until=start + _LONGEST)
+    except (ValueError, RuleError):
+        return start
+    return next(iter(found), start)
+
+
+def first(rule: str, start: str, zone: ZoneInfo) -> str:
+    """The same of stored times."""
+    return stored(first_wall(rule, wall(start, zone)), zone, len(start) == 10)
+
+
+def pattern(rule: str) -> dict[str, str]:
+    """The parts of a rule but for where it ends."""
+    return {name: value for name, value in parts(rule).items() if name not in ("COUNT", "UNTIL")}

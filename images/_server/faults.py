@@ -16,6 +16,10 @@ class Fault(Exception):
         self.hint = hint
         self.extra = extra
 
+    def error(self) -> dict[str, Any]:
+        """{type, message, hint, ...} as answers carry it."""
+        return {"type": self.type, "message": self.message, "hint": self.hint, **self.extra}
+
     def body(self) -> dict[str, Any]:
         """The whole JSON answer."""
-        return {"error": {"type": self.type, "message": self.message, "hint": self.hint, **self.extra}, "detail": self.message}
+        return {"error": self.error(), "detail": self.message}
