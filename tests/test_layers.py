@@ -19,7 +19,7 @@ LAYERS = [
     {"assets"},
     {"instances"},
     {"runners", "kinds", "evaluators"},
-    {"vm", "browser"},
+    {"vm", "browser", "desktop"},
     {"recipe", "runner", "cache"},
     {"marked", "manifests", "archives", "episode", "proc", "wire", "paths"},
     {"errors"},
