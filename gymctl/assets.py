@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
-from gymctl import cache, recipe
+from gymctl import cache, paths, recipe
 from gymctl.errors import IntegrityError, NotFound, RecipeError, Unsupported, UsageError
-from gymctl.recipe import Image, Oci, Source
+from gymctl.recipe import Image, Oci, Qcow2, Source
 from gymctl.runner import Artifact, Images, Progress
 
 FILE_ENDINGS = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".qcow2", ".sif")
@@ -48,6 +48,8 @@ def fetch(source: Source, module: ModuleType, override: str | None, progress: Pr
     for name in module.SPEC.formats:
         if name == "oci" and formats.oci:
             return _pinned(source.image.name, formats.oci, engine(module), "; or, without an image, `--runner local`" if formats.dir else "")
+        if name == "qcow2" and formats.qcow2:
+            return _kept_disk(source.image, formats.qcow2)
         if name == "dir" and formats.dir:
             return _directory(source, source.image_directory)
     raise Unsupported(f"{module.SPEC.name} boots {', '.join(module.SPEC.formats)}, and {source.image.name} is offered as {', '.join(source.image.offered())}")
@@ -122,7 +124,7 @@ def _override(source: Source, module: ModuleType, override: str, progress: Progr
             raise Unsupported(f"{module.SPEC.name} does not run a directory", hint="`--runner local` does; or `gymctl build-image`")
         made = _directory(source, path.absolute())
     elif path.is_file():
-        made = _from_archive(path, module, progress)
+        made = _from_disk(path, source, progress) if "qcow2" in module.SPEC.formats else _from_archive(path, module, progress)
     elif override.endswith(FILE_ENDINGS) or override.startswith((".", "/", "~")):
         raise NotFound(f"there is no file {override}")
     else:
@@ -151,6 +153,20 @@ def _from_archive(path: Path, module: ModuleType, progress: Progress) -> Fetched
     return Fetched("oci", {"ref": chosen.ref, "digest": chosen.digest}, chosen.digest, warnings)
 
 
+def _from_disk(path: Path, source: Source, progress: Progress) -> Fetched:
+    """A disk that somebody sent, with the recipe's kernel and initrd where they lie beside it; without them its own boot loader is what boots it."""
+    from gymctl import archives
+
+    if archives.sniff(path) != "qcow2":
+        raise Unsupported(f"{path} is no qcow2 disk, and this runner boots nothing else", hint="`--runner docker` runs container images")
+    archives.check_qcow2(path)
+    named = source.image.formats.qcow2 or Qcow2(path.name)
+    beside = {part: path.parent / name for part, name in (("kernel", named.kernel), ("initrd", named.initrd)) if name and (path.parent / name).is_file()}
+    kept = {part: Path(_into_cache(file, part, progress).ref) for part, file in {"disk": path, **beside}.items()}
+    made = _disk_fetched(named, kept)
+    return Fetched(made.format, made.image, made.digest, [] if beside else [f"there is no kernel beside {path}: the disk boots by itself"])
+
+
 def _needs_oci(module: ModuleType, what: str) -> None:
     if "oci" not in module.SPEC.formats:
         raise Unsupported(f"{module.SPEC.name} does not run container images, and {what} is one", hint="`--runner docker` does")
@@ -172,6 +188,9 @@ def load(file: Path, sha256: str | None, tag: str | None, module: ModuleType, pr
     if tag:
         raise UsageError(f"--tag is for container images, and {file} is a {kind}")
     (archives.check_qcow2 if kind == "qcow2" else archives.check_sif)(file)
+    image = _image_of(file) if kind == "qcow2" else None
+    if image and image.formats.qcow2:
+        return Loaded(kind, keep_disk(image, file, progress), [f"runners that boot qcow2 take it for the image {image.name}"])
     return Loaded(kind, [_into_cache(file, kind, progress)])
 
 
@@ -240,17 +259,103 @@ def _arrived(images: Images, ref: str) -> str:
     return digest
 
 
+def _kept(file: Path, progress: Progress) -> Path:
+    return cache.add(file, _digest(file, progress), waiting=lambda text: progress(text, 0, 0))
+
+
 def _into_cache(file: Path, kind: str, progress: Progress) -> Artifact:
-    import shutil
+    kept = _kept(file, progress)
+    cache.point(cache.key(what="image file", sha256=kept.name), kept, {"what": kind, "file": file.name, "from": os.path.abspath(file)})
+    return Artifact(str(kept), f"sha256:{kept.name}", kind)
 
-    digest = _digest(file, progress)
-    key = cache.key(what="image file", sha256=digest)
 
-    def copy(path: Path) -> None:
-        cache.need(file.stat().st_size)
-        with cache.disk_errors(path):
-            shutil.copyfile(file, path)
+def _image_of(file: Path) -> Image | None:
+    """The image whose disk has the name of a file, up to its first dot: releases may be called NAME.zstd.qcow2."""
+    for manifest in sorted(paths.bundled("images").glob("*/image.yaml")):
+        image = recipe.load_image(manifest.parent)
+        if image.formats.qcow2 and image.formats.qcow2.disk.partition(".")[0] == file.name.partition(".")[0]:
+            return image
+    return None
 
-    kept = cache.get_or_make(key, copy, note={"what": kind, "file": file.name, "from": os.path.abspath(file)}, waiting=lambda text: progress(text, 0, 0))
-    cache.check(kept)
-    return Artifact(str(kept), f"sha256:{digest}", kind)
+
+def keep_disk(image: Image, disk: Path, progress: Progress, *, known: Mapping[str, str] | None = None) -> list[Artifact]:
+    """Put an image's disk, and the kernel and initrd beside it, into the cache, where `fetch` finds them; NotFound, IntegrityError, Unavailable.
+
+    `known` are digests of the files that were checked already: where the cache has those, nothing is read.
+    """
+    named = cast(Qcow2, image.formats.qcow2)
+    files = {"disk": disk, **{part: disk.parent / name for part, name in (("kernel", named.kernel), ("initrd", named.initrd)) if name}}
+    kept = kept_disk(image)
+    if not known or {part: path.name for part, path in kept.items()} != {part: known.get(file.name) for part, file in files.items()}:
+        kept = _copied(files, checksums(disk.parent), progress)
+        for part in [*kept][1:]:
+            cache.point(_part_key(part, kept["disk"].name), kept[part], {"what": part, "file": files[part].name})
+        cache.point(_disk_key(image), kept["disk"], {"what": "disk", "file": disk.name, "image": image.name})  # last: from here on it is found, and whole
+    return [Artifact(str(path), f"sha256:{path.name}", "qcow2" if part == "disk" else part) for part, path in kept.items()]
+
+
+def _copied(files: dict[str, Path], sums: dict[str, str], progress: Progress) -> dict[str, Path]:
+    for file in files.values():
+        if not file.is_file():
+            disk = files["disk"]
+            raise NotFound(f"{disk.name} boots with {' and '.join(p.name for p in files.values() if p != disk)}, and there is no {file}", hint="put it there")
+    kept: dict[str, Path] = {}
+    for part, file in files.items():
+        kept[part] = _kept(file, progress)
+        expected = sums.get(file.name, kept[part].name)
+        if kept[part].name != expected:
+            hint = "get the file again; when it was changed on purpose, take its line out of SHA256SUMS"
+            raise IntegrityError(f"{file} has sha256 {kept[part].name}, and SHA256SUMS beside it says {expected}", hint=hint)
+    return kept
+
+
+def checksums(directory: Path) -> dict[str, str]:
+    """{file: sha256} of a SHA256SUMS; none where there is no such file."""
+    file = directory / "SHA256SUMS"
+    lines = [line.split(maxsplit=1) for line in file.read_text(errors="replace").splitlines()] if file.is_file() else []
+    return {words[1].lstrip("*"): words[0].lower() for words in lines if len(words) == 2}
+
+
+def check_sums(directory: Path, sums: dict[str, str], progress: Progress) -> None:
+    """IntegrityError unless every file of a SHA256SUMS is there and is what it says."""
+    for name, expected in sums.items():
+        found = _digest(directory / name, progress) if (directory / name).is_file() else "no such file"
+        if found != expected:
+            raise IntegrityError(f"{directory / name}: SHA256SUMS says {expected}, and there is {found}", hint="is the disk sound? build it again")
+
+
+def _disk_key(image: Image) -> str:
+    return cache.key(what="disk", image=image.name)
+
+
+def _part_key(part: str, disk: str) -> str:
+    return cache.key(what=part, disk=disk)
+
+
+def kept_disk(image: Image) -> dict[str, Path]:
+    """{disk, kernel, initrd: their place in the cache} of an image, the kernel and initrd that belong to that very disk; empty when a part is missing."""
+    named, disk = image.formats.qcow2, cache.lookup(_disk_key(image))
+    if named is None or disk is None:
+        return {}
+    parts = {part: cache.lookup(_part_key(part, disk.name)) for part, name in (("kernel", named.kernel), ("initrd", named.initrd)) if name}
+    found = {"disk": disk, **{part: path for part, path in parts.items() if path}}
+    return found if len(found) == len(parts) + 1 else {}
+
+
+def _kept_disk(image: Image, named: Qcow2) -> Fetched:
+    kept = kept_disk(image)
+    if not kept:
+        hint = f"`gymctl load {named.disk}` when you were sent the file, or `gymctl build-image {image.name}`"
+        raise NotFound(f"the cache has no disk {named.disk} of {image.name}", hint=hint)
+    if named.digest and named.digest != f"sha256:{kept['disk'].name}":
+        hint = f"`gymctl load {named.disk}` brings the pinned one; `--image FILE.qcow2` runs another"
+        raise IntegrityError(f"the disk of {image.name} is sha256:{kept['disk'].name}, and the recipe pins {named.digest}", hint=hint)
+    return _disk_fetched(named, kept)
+
+
+def _disk_fetched(named: Qcow2, kept: dict[str, Path]) -> Fetched:
+    """What a runner is told; the digest is that of all that decides what boots."""
+    append = named.append if "kernel" in kept else ""
+    digest = f"sha256:{cache.key(**{part: path.name for part, path in kept.items()}, append=append)}"
+    image = {part: str(kept[part]) if part in kept else None for part in ("disk", "kernel", "initrd")}
+    return Fetched("qcow2", {**image, "append": append, "digest": digest}, digest)

@@ -1,4 +1,4 @@
-"""build-image: an image's own files and the packages they need as one normalized tar, added to a base; the same sources give the same layers."""
+"""build-image: an image's own files and the packages they need as one normalized tar, added to a base; or what an image's own program makes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ import shutil
 import sys
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, Protocol, cast, runtime_checkable
 
-from gymctl import __version__, archives, assets, cache, manifests, proc, recipe
-from gymctl.errors import IntegrityError, NotFound, RecipeError, StartError, Unavailable, Unsupported, UsageError
+from gymctl import __version__, archives, assets, cache, manifests, proc, recipe, wire
+from gymctl.errors import Conflict, GymctlError, IntegrityError, NotFound, RecipeError, StartError, Unavailable, Unsupported, UsageError
 from gymctl.marked import near
 from gymctl.recipe import FORMAT_VERSION, Image, Oci
-from gymctl.runner import Artifact, Images, Progress
+from gymctl.runner import Artifact, Images, Progress, Told
 
 TIME = 315532800  # 1980-01-01, of every file we put in: the least that every tool takes
 ROOT = "opt/images"
 SITE = "opt/site-packages"
 PIP_TIMEOUT = 900
+SCRIPT_TIMEOUT = 3 * 3600
+SCRIPT_GRACE = 60
+"""Seconds that an image's program has to remove what it began."""
 OLDEST_GLIBC = 17
 ASK_PYTHON = "import json, platform, sys; print(json.dumps({'version': sys.version_info[:2], 'machine': platform.machine(), 'libc': platform.libc_ver()}))"
 
@@ -44,11 +48,12 @@ class Builder(Images, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a build made: the image as the engine has it, the directory with its files, what image.json says."""
+    """What a build made: the image as the engine and the cache have it, the directory with its files, what image.json says, notes for people."""
 
-    artifact: Artifact
+    artifacts: list[Artifact]
     directory: Path
     document: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +67,27 @@ class _Base:
     libc: tuple[str, str]
 
 
-def build_image(name: str, base: str | None, sets: Mapping[str, str], output: Path, module: ModuleType, progress: Progress) -> Built:
-    """Build images/<name> (or a directory) with `module`'s engine; `output` gets the archive, SHA256SUMS and image.json.
+def build_image(name: str, base: str | None, sets: Mapping[str, str], output: Path, module: ModuleType, told: Told, *, form: str = "all") -> Built:
+    """Build images/<name> (or a directory): with `module`'s engine, or by its own program. `output` gets the files, SHA256SUMS and image.json.
 
-    `base` is a reference or a root file system's tar (None: what the Dockerfile says), `sets` are values of the Dockerfile's ARGs.
-    NotFound, UsageError, Unsupported, Unavailable, StartError, IntegrityError.
+    `base` is a reference or a root file system's tar (None: what the Dockerfile says), `sets` are values of the Dockerfile's ARGs, or inputs of the
+    program. NotFound, UsageError, Unsupported, Unavailable, Conflict, StartError, IntegrityError.
     """
     directory = recipe.find_image(name).parent if recipe.is_path(name) and name.endswith((".yaml", ".yml")) else recipe.find_image(name)
     image = recipe.load_image(directory)
+    if image.script:
+        if base:
+            raise UsageError(f"{image.name} is made by a program of its own, which builds on nothing", hint="leave --base out")
+        return _scripted(image, directory, form, sets, output, module, told)
+    if form not in ("all", "oci"):
+        raise Unsupported(f"{image.name} is built from a Dockerfile, so only as oci", hint="leave --format out")
+    return _layered(image, directory, base, sets, output, module, told.progress)
+
+
+def _layered(
+    image: Image, directory: Path, base: str | None, sets: Mapping[str, str], output: Path, module: ModuleType, progress: Progress
+) -> Built:
+    """Our files and the packages they need, on a base."""
     oci, builder = _offered(image), _builder(module)
     dockerfile = _dockerfile(directory / cast(str, oci.dockerfile), sets)
     on = _base(base or _default_base(dockerfile, directory), builder, progress)
@@ -88,6 +106,75 @@ def build_image(name: str, base: str | None, sets: Mapping[str, str], output: Pa
         "source": source, "packages": packages, "arguments": dict(sets),
     }  # fmt: skip
     return _written(builder, oci, artifact, output, document, progress)
+
+
+def _scripted(image: Image, directory: Path, form: str, sets: Mapping[str, str], output: Path, module: ModuleType, told: Told) -> Built:
+    """Run an image's own program, check what it wrote, and give it to the engine (where one answers) and the cache."""
+    output = output.absolute()
+    before = _identity(output / "image.json")
+    words = [word for name, value in sets.items() for word in ("--set", f"{name}={value}")]
+    _run_script([sys.executable, str(directory / cast(str, image.script)), "--output", str(output), "--format", form, *words], told)
+    try:
+        document: dict[str, Any] = json.loads((output / "image.json").read_text())
+    except (OSError, ValueError) as error:
+        raise StartError(f"{image.script} ended well, and its image.json cannot be read: {error}") from error
+    sums = assets.checksums(output)
+    made = Built([], output, document)
+    if before == _identity(output / "image.json"):
+        made.notes.append(f"{output} is up to date: nothing was built")
+    else:
+        assets.check_sums(output, sums, told.progress)
+    archive = image.formats.oci.archive if image.formats.oci else None
+    if archive in sums and form in ("all", "oci"):
+        _to_engine(made, cast(Oci, image.formats.oci), sums, module, told)
+    if image.formats.qcow2 and image.formats.qcow2.disk in sums and form in ("all", "qcow2"):
+        made.artifacts.extend(assets.keep_disk(image, output / image.formats.qcow2.disk, told.progress, known=sums))
+    return made
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What a file that is written anew has no longer."""
+    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
+
+
+def _run_script(argv: list[str], told: Told) -> None:
+    """An image's program to its end; each line of its stdout is a step. What it began goes with it when we are interrupted."""
+    with tempfile.TemporaryDirectory(prefix="gymctl-build-") as folder:
+        log = Path(folder) / "log"
+        try:
+            with proc.piped(argv, env=proc.pip_environment(), log=log, deadline=time.monotonic() + SCRIPT_TIMEOUT, grace=SCRIPT_GRACE) as child:
+                while (line := child.hear()) is not None:
+                    told.step(wire.printable(line.decode(errors="replace")).strip())
+                code = child.finish(SCRIPT_GRACE)
+        except TimeoutError as error:
+            raise StartError(f"{Path(argv[1]).name} did not end within {SCRIPT_TIMEOUT} s") from error
+        if code:
+            raise _script_failure(Path(argv[1]).name, code, [wire.printable(line) for line in log.read_text(errors="replace").splitlines() if line.strip()])
+
+
+def _script_failure(name: str, code: int, lines: list[str]) -> GymctlError:
+    """Its own `error:` and `hint:` lines under our class of its exit code; without them the last lines it wrote."""
+    said = {word: text for line in lines for word, text in re.findall(r"^(?:\S+: )?(error|hint): (.*)", line)}
+    kind = next((k for k in (UsageError, Unavailable, Conflict) if k.exit_code == code), StartError)
+    if kind is not StartError and "error" in said:
+        return kind(said["error"], hint=said.get("hint", ""))
+    how = said.get("error") or (f"{name} was ended by signal {-code}" if code < 0 else f"{name} ended with exit code {code}")
+    last = [line for line in lines if not line.startswith(("error: ", "hint: "))][-6:]
+    return StartError("\n  ".join([f"{how}; it printed last:" if last else how, *last]), hint=said.get("hint", ""))
+
+
+def _to_engine(made: Built, oci: Oci, sums: Mapping[str, str], module: ModuleType, told: Told) -> None:
+    """The archive to the engine, unless it has that very image; a note where no engine answers."""
+    archive = made.directory / cast(str, oci.archive)
+    try:
+        there = assets.engine(module).has(oci.ref)
+        if there is None or there != made.document.get("oci", {}).get("digest"):
+            loaded = assets.load(archive, sums[archive.name], None, module, told.progress, made.notes.append)
+            made.artifacts.extend(loaded.artifacts)
+        else:
+            made.artifacts.append(Artifact(oci.ref, there))
+    except Unavailable as error:
+        made.notes.append(f"the image was given to no engine: {error.message.splitlines()[0]}; `gymctl load {archive}` does it later")
 
 
 def _offered(image: Image) -> Oci:
@@ -252,7 +339,7 @@ def _written(builder: Builder, oci: Oci, artifact: Artifact, output: Path, docum
         _whole(output / "image.json", lambda file: file.write((json.dumps(document, indent=1) + "\n").encode()))
         sums = "".join(f"{cache.digest(path)}  {path.name}\n" for path in (archive, output / "image.json"))
         _whole(output / "SHA256SUMS", lambda file: file.write(sums.encode()))
-    return Built(artifact, output, document)
+    return Built([artifact], output, document)
 
 
 def _copy(chunks: Iterator[bytes], file: IO[bytes], progress: Progress) -> None:

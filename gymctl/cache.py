@@ -101,12 +101,26 @@ def get_or_make(key: str, make: Callable[[Path], None], *, note: dict[str, Any] 
             return _keep(made, key, note or {})
 
 
-def add(source: Path, note: dict[str, Any]) -> Path:
-    """Put a copy of a file into the cache by its digest."""
-    with scratch() as folder, disk_errors(folder):
-        made = folder / "object"
-        shutil.copyfile(source, made)
-        return _keep(made, None, note)
+def point(key: str, made: Path, note: dict[str, Any]) -> None:
+    """Let a key name an object that is there, whatever it named before."""
+    with disk_errors(made):
+        _write_key(key, {"sha256": made.name, **note})
+
+
+def add(source: Path, digest: str, *, waiting: Callable[[str], None] = lambda text: None) -> Path:
+    """The object that is a file's copy, made when it is not there yet; no key names it. IntegrityError when its bytes are not those of `digest`."""
+    target = _folder("objects") / digest
+    with lock(digest, waiting):
+        if target.exists():
+            check(target)
+            return target
+        need(source.stat().st_size)
+        with scratch() as folder, disk_errors(folder):
+            shutil.copyfile(source, folder / "object")
+            made = _keep(folder / "object", None, {})
+    if made != target:
+        raise IntegrityError(f"{source} has sha256 {made.name}, and {digest} was expected", hint="was it changed while it was copied?")
+    return target
 
 
 def _keep(made: Path, key: str | None, note: dict[str, Any]) -> Path:

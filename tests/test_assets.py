@@ -20,6 +20,7 @@ import pytest
 
 from gymctl import archives, assets, builds, manifests, recipe
 from gymctl.errors import GymctlError, IntegrityError, NotFound, Unsupported, UsageError
+from gymctl.runner import Told
 from gymctl.runners import docker as runner
 from gymctl.runners import docker_engine, local
 from tests.conftest import ROOT, Cli, lacking
@@ -368,13 +369,13 @@ class TestBuild:
     def test_touched_sources_and_a_fresh_engine_give_the_same_layers(self, built: Path, base_tar: Path, docker: str, tmp_path: Path) -> None:
         if os.geteuid() != 0 or not shutil.which("dockerd"):
             lacking("docker", "only root with dockerd can start a fresh engine")
-        for name in ("agent-environment", "_verify"):
+        for name in ("agent-environment", "_server", "_verify"):
             shutil.copytree(ROOT / "images" / name, tmp_path / "images" / name)  # other times, another place
         for path in (tmp_path / "images").rglob("*"):
             os.utime(path, (10**9, 10**9))
         with private(("gymtest1", "172.31.248.1/24"), "--iptables=false") as host, pytest.MonkeyPatch.context() as patch:
             patch.setenv("DOCKER_HOST", host)
-            again = builds.build_image(str(tmp_path / "images" / "agent-environment"), str(base_tar), {}, tmp_path / "out", runner, quiet)
+            again = builds.build_image(str(tmp_path / "images" / "agent-environment"), str(base_tar), {}, tmp_path / "out", runner, Told())
             docker_engine.close()
         first = json.loads((built / "image.json").read_text())
         for key in ("layers", "source", "packages", "base"):
@@ -383,7 +384,7 @@ class TestBuild:
     def test_a_base_that_cannot_be_had(self, docker: str, tmp_path: Path) -> None:
         for base, said in (("gymctl-test-none:1", "the base gymctl-test-none:1 is not here"), (str(tmp_path / "none.tar"), "no file")):
             with pytest.raises(GymctlError, match=said) as caught:
-                builds.build_image("agent-environment", base, {}, tmp_path / "out", runner, quiet)
+                builds.build_image("agent-environment", base, {}, tmp_path / "out", runner, Told())
             assert caught.value.exit_code in (4, 5)
         assert not (tmp_path / "out").exists()
 
@@ -393,7 +394,7 @@ class TestBuild:
             made.addfile(tarfile.TarInfo("etc"))
         (tmp_path / "rootfs.tar").write_bytes(rootfs.getvalue())
         with pytest.raises(GymctlError, match="python3"):
-            builds.build_image("agent-environment", str(tmp_path / "rootfs.tar"), {}, tmp_path / "out", runner, quiet)
+            builds.build_image("agent-environment", str(tmp_path / "rootfs.tar"), {}, tmp_path / "out", runner, Told())
         docker_call(docker, "rmi", f"gymctl-base:{sha(rootfs.getvalue())[:12]}")
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import platform
-import subprocess
-import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rootfs import EPOCH, call
+from rootfs import BROKEN, EPOCH, call, fail
 
-FORMATS = ("all", "oci", "qcow2")
+FORMATS = ("oci", "qcow2")
 DISK = "8G"
 UUID = "6d0f5d1e-2c5b-4d0e-9a53-9a1c7f0e51d1"
 REFERENCE = "linux-desktop:latest"
@@ -25,15 +22,18 @@ LEFT_OUT = ("./boot", "./lib/modules", "./usr/lib/modules", "./usr/lib/firmware"
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def make(root: Path, out: Path, form: str) -> list[Path]:
-    """The files of the forms asked for."""
+def make(root: Path, out: Path, wanted: Sequence[str], say: Callable[[str], None]) -> list[Path]:
+    """The files of the forms wanted."""
     out.mkdir()
     whole = out / "rootfs.tar"
+    say("packing the root file system")
     _tar(root, whole)
     made = [whole]
-    if form in ("all", "oci"):
+    if "oci" in wanted:
+        say("packing the container image")
         made.append(_oci(root, out))
-    if form in ("all", "qcow2"):
+    if "qcow2" in wanted:
+        say("making the virtual disk")
         made += _disk(root, out)
     return made
 
@@ -47,7 +47,8 @@ def _tar(root: Path, file: Path, excluded: Sequence[str] = ()) -> None:
     ])  # fmt: skip
 
 
-def _digest(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """A file's digest."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         for chunk in iter(lambda: file.read(1 << 20), b""):
@@ -59,7 +60,7 @@ def _oci(root: Path, out: Path) -> Path:
     """One tar that is an OCI layout, and a docker archive for engines older than those."""
     layer = out / "layer.tar"
     _tar(root, layer, LEFT_OUT)
-    digest = _digest(layer)
+    digest = sha256(layer)
     made = "2026-01-01T00:00:00Z"
     config = {
         "architecture": MACHINES.get(platform.machine(), platform.machine()), "os": "linux", "created": made,
@@ -96,6 +97,13 @@ def _oci(root: Path, out: Path) -> Path:
     return archive
 
 
+def image_of(archive: Path) -> dict[str, str]:
+    """The reference and digest that an archive's image has in an engine."""
+    with tarfile.open(archive) as tar:
+        listed = json.load(tar.extractfile("manifest.json") or io.BytesIO())
+    return {"ref": listed[0]["RepoTags"][0], "digest": f"sha256:{listed[0]['Config'].rpartition('/')[2]}"}
+
+
 def _blob(blobs: dict[str, bytes], document: Any) -> str:
     content = json.dumps(document, sort_keys=True).encode()
     name = hashlib.sha256(content).hexdigest()
@@ -113,15 +121,14 @@ def _disk(root: Path, out: Path) -> list[Path]:
     """An ext4 file system without partitions as qcow2, the same compressed for releases, kernel and initrd for a direct boot."""
     kernels, initrds = sorted((root / "boot").glob("vmlinuz-*")), sorted((root / "boot").glob("initrd.img-*"))
     if not kernels or not initrds:
-        sys.exit("the root file system has no kernel: put linux-image-amd64 into the package list, or --set format=oci")
+        fail(BROKEN, "the root file system has no kernel", "put linux-image-amd64 into the package list, or take --format oci")
     vmlinuz, initrd = out / "vmlinuz", out / "initrd.img"
     vmlinuz.write_bytes(kernels[-1].read_bytes())
     initrd.write_bytes(initrds[-1].read_bytes())
     raw = out / "disk.raw"
     options = f"lazy_itable_init=1,lazy_journal_init=1,hash_seed={UUID}"
-    env = {**os.environ, "E2FSPROGS_FAKE_TIME": str(EPOCH)}
     argv = ["mke2fs", "-q", "-t", "ext4", "-L", "root", "-U", UUID, "-m", "0", "-E", options, "-d", str(root), str(raw), DISK]
-    subprocess.run(argv, check=True, env=env)
+    call(argv, E2FSPROGS_FAKE_TIME=str(EPOCH))
     disk, release = out / "linux-desktop.qcow2", out / "linux-desktop.zstd.qcow2"
     call(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(disk)])
     call(["qemu-img", "convert", "-c", "-f", "raw", "-O", "qcow2", "-o", "compression_type=zstd", str(raw), str(release)])

@@ -7,10 +7,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
+USAGE, LACKING, BUSY, BROKEN = 2, 5, 7, 8
+"""Exit codes: wrong words, this machine lacks something, somebody else writes there, anything else."""
 EPOCH = 1767225600
 """2026-01-01: no file is newer, so that two builds do not differ by their clocks."""
 UID = 1000
@@ -18,7 +22,7 @@ HOME = "home/ga"
 MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_scsi", "sd_mod", "ahci", "ext4")
 MASKED = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "man-db.timer",
-    "systemd-networkd-wait-online.service", "getty@tty1.service", "getty@tty7.service",
+    "systemd-networkd-wait-online.service", "getty@tty1.service", "getty@tty7.service", "serial-getty@ttyS0.service",
 )  # fmt: skip
 EMPTIED = ("tmp", "var/tmp", "var/log", "var/cache", "var/lib/apt/lists", "run", "dev", "proc", "sys", "root")
 REMOVED = (
@@ -29,12 +33,39 @@ REMOVED = (
 PACKAGES_OF_ARCHIVES = ("mouseinfo", "pyautogui", "pygetwindow", "pyrect", "pymsgbox", "pyperclip", "pyscreeze", "pytweening")
 
 
-def call(argv: Sequence[str]) -> str:
-    """A command that must succeed; its output."""
-    done = subprocess.run(list(argv), check=False, text=True, capture_output=True, env={**os.environ, "LC_ALL": "C.UTF-8", "SOURCE_DATE_EPOCH": str(EPOCH)})
-    if done.returncode:
-        sys.exit(f"{' '.join(argv)[:300]} ended with {done.returncode}\n{done.stderr[-2000:]}")
-    return done.stdout
+class Failed(Exception):
+    """A command that ended with an error; `said` is all that it wrote to stderr."""
+
+    def __init__(self, argv: Sequence[str], code: int, said: str) -> None:
+        lines = [line for line in said.strip().splitlines() if line]
+        super().__init__(f"{argv[0]} ended with {code}: {lines[-1][:500] if lines else ' '.join(argv)[:300]}")
+        self.said = said
+
+
+def fail(code: int, message: str, hint: str = "") -> NoReturn:
+    """Say what is wrong and end."""
+    print(f"error: {message}", *([f"hint: {hint}"] if hint else []), sep="\n", file=sys.stderr, flush=True)  # noqa: T201  # the command's own words
+    sys.exit(code)
+
+
+def call(argv: Sequence[str], told: Callable[[str], None] = lambda line: None, **env: str) -> str:
+    """A command that must succeed (Failed); its output. `told` hears each line of its stderr, which also goes to ours when it fails."""
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "SOURCE_DATE_EPOCH": str(EPOCH), **env}
+    with tempfile.TemporaryFile("w+") as out:
+        with subprocess.Popen(list(argv), text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, env=environment) as child:
+            said = []
+            try:
+                for line in child.stderr or ():
+                    said.append(line)
+                    told(line.rstrip())
+            except BaseException:
+                child.kill()
+                raise
+        if child.returncode:
+            sys.stderr.write("".join(said[-40:]))
+            raise Failed(argv, child.returncode, "".join(said))
+        out.seek(0)
+        return out.read()
 
 
 def inside(root: Path, *argv: str) -> str:
@@ -50,7 +81,7 @@ def unpack(packages: Path, root: Path) -> dict[str, str]:
     return dict(sorted(line.split(" ", 1) for line in lines))
 
 
-def customize(root: Path, image: Path, guest: Path, wheels: Path, cache: Path) -> None:
+def customize(root: Path, image: Path, guest: Path, wheels: Path, folder: Path) -> None:
     """The user, our files, the guest's server, what OSWorld's clients call, the services."""
     inside(root, "useradd", "--create-home", "--uid", str(UID), "--user-group", "--shell", "/bin/bash", "--password", "!", "ga")
     for group in ("video", "audio", "input", "sudo"):
@@ -60,14 +91,15 @@ def customize(root: Path, image: Path, guest: Path, wheels: Path, cache: Path) -
     for name in ("Desktop", "Documents", "Downloads"):
         (root / HOME / name).mkdir(exist_ok=True)
     _copy(guest, root / "opt/images/_guest")
-    _archives(root, wheels, cache)
+    _archives(root, wheels, folder)
     (root / "etc/sudoers.d/ga").chmod(0o440)
-    (root / "etc/fstab").write_text("/dev/vda / ext4 noatime,errors=remount-ro 0 1\n")
+    (root / "etc/fstab").write_text("/dev/vda / ext4 noatime,errors=remount-ro,x-systemd.growfs 0 1\n")
     (root / "etc/hosts").write_text("127.0.0.1 localhost desktop\n")
     (root / "etc/default/locale").write_text("LANG=C.UTF-8\n")
     for path in [root / HOME, *(root / HOME).rglob("*")]:
         os.chown(path, UID, UID, follow_symlinks=False)
-    inside(root, "systemctl", "-q", "enable", "desktop.service", "identity.service", "systemd-networkd.service")
+    inside(root, "systemctl", "-q", "enable", "desktop.service", "channel.service", "ssh.socket", "systemd-networkd.service")
+    inside(root, "systemctl", "-q", "disable", "ssh.service")  # started by its socket, and its key made, when somebody connects
     inside(root, "systemctl", "-q", "mask", *MASKED)
     inside(root, "systemctl", "-q", "set-default", "multi-user.target")
     _initrd(root)
@@ -78,11 +110,13 @@ def _copy(source: Path, target: Path) -> None:
     shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True, ignore=ignored)
 
 
-def _archives(root: Path, wheels: Path, cache: Path) -> None:
-    """Pure Python packages out of archives whose digests are written down; nothing of theirs is run."""
-    folder = cache / "wheels"
+def _archives(root: Path, wheels: Path, folder: Path) -> None:
+    """Pure Python packages out of archives whose digests are written down, fetched into `folder`; nothing of theirs is run."""
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--dest", str(folder)]
-    call([*argv, "--requirement", str(wheels)])
+    try:
+        call([*argv, "--requirement", str(wheels)])
+    except Failed as error:
+        fail(LACKING, f"cannot fetch {wheels.name}: {str(error).partition(': ')[2]}", "does this Python have pip, and this machine a network?")
     version = inside(root, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
     site = root / f"usr/local/lib/python{version}/dist-packages"
     site.mkdir(parents=True, exist_ok=True)
