@@ -154,8 +154,11 @@ class Piped:
 
 
 @contextlib.contextmanager
-def piped(argv: Sequence[str], *, env: Mapping[str, str], log: Path, deadline: float) -> Iterator[Piped]:
-    """Talk with a child in a group of its own, its stderr appended to `log`; the whole group is gone after the block. StartError."""
+def piped(argv: Sequence[str], *, env: Mapping[str, str], log: Path, deadline: float, grace: float = 0.0) -> Iterator[Piped]:
+    """Talk with a child in a group of its own, its stderr appended to `log`; the whole group is gone after the block. StartError.
+
+    When the block is left before its end, the child is told by TERM and has `grace` seconds to clean up.
+    """
     with log.open("ab") as sink:
         try:
             child = subprocess.Popen(argv, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, start_new_session=True, bufsize=0)
@@ -166,6 +169,8 @@ def piped(argv: Sequence[str], *, env: Mapping[str, str], log: Path, deadline: f
         try:
             yield Piped(child, deadline)
         finally:
+            if grace:
+                end_group(Process(child.pid, start_time(child.pid) or 0), grace=grace)
             kill_group(child.pid)
 
 

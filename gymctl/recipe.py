@@ -91,7 +91,7 @@ class Image(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     name: Name
     formats: Formats
     summary: str = ""
-    script: Annotated[str | None, msgspec.Meta(description="its own program that makes all formats: `python SCRIPT --output DIR [--set K=V]...`")] = None
+    script: Annotated[str | None, msgspec.Meta(description="the program that makes its formats: python SCRIPT --output DIR --format F [--set K=V]")] = None
     shares: list[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*$", description="a folder beside the image's own")]] = []
 
     def offered(self) -> list[str]:
