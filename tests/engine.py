@@ -119,16 +119,27 @@ def python_image(docker_host: str, base_tar: Path) -> str:
     return "gymctl-test-python:latest"
 
 
-@pytest.fixture(scope="session")
-def built(docker_host: str, base_tar: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """agent-environment, built into the engine; the directory with its archive, SHA256SUMS and image.json."""
-    folder = tmp_path_factory.mktemp("built")
-    env = {**os.environ, "DOCKER_HOST": docker_host, "GYMCTL_STATE_DIR": str(folder / "state"), "GYMCTL_CACHE_DIR": str(folder / "cache")}
-    argv = [sys.executable, "-m", "gymctl", "build-image", "agent-environment", "--base", str(base_tar), "--output", str(folder / "out"), "--json"]
+def build(host: str, image: str, base: Path, folder: Path) -> Path:
+    """An image of ours, built into the engine by `build-image`; the directory with its archive, SHA256SUMS and image.json."""
+    env = {**os.environ, "DOCKER_HOST": host, "GYMCTL_STATE_DIR": str(folder / "state"), "GYMCTL_CACHE_DIR": str(folder / "cache")}
+    argv = [sys.executable, "-m", "gymctl", "build-image", image, "--base", str(base), "--output", str(folder / "out"), "--json"]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["digest"]
     return folder / "out"
+
+
+@pytest.fixture(scope="session")
+def built(docker_host: str, base_tar: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory that `build-image agent-environment` made."""
+    return build(docker_host, "agent-environment", base_tar, tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="session")
+def calendr_env(docker_host: str, base_tar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a gymctl that is to use the engine, which has calendr."""
+    build(docker_host, "calendr", base_tar, tmp_path_factory.mktemp("built"))
+    return {"DOCKER_HOST": docker_host}
 
 
 @pytest.fixture(scope="session")
