@@ -37,7 +37,7 @@ def make(api: APIClient, tries: int = 3) -> None:
     with cache.lock("docker-network", lambda text: None):
         try:
             if not api.networks(names=[f"^{NAME}$"]):
-                bridge = f"gym-{hashlib.sha256(api.info()['ID'].encode()).hexdigest()[:10]}"  # another engine on this machine has another
+                bridge = f"gym-{_digest(api)}"
                 options = {**OPTIONS, f"{BRIDGE}.name": bridge}
                 api.create_network(NAME, driver="bridge", options=options, labels={LABEL: "closed"}, ipam=_dead_end(_free_subnet(api)))
             return
@@ -49,6 +49,12 @@ def make(api: APIClient, tries: int = 3) -> None:
                 hint = hint or "`--opt network=true` starts it with a network, and it can then reach whatever this machine reaches"
                 raise Unavailable(f"cannot make a network without a way out: {engine.reason(error)}", hint=hint) from error
     make(api, tries - 1)  # somebody took the addresses in between
+
+
+def _digest(api: APIClient) -> str:
+    """Another one for each engine on this machine: engines of one /etc/docker/key.json have one ID, but never one data directory."""
+    found = api.info()
+    return hashlib.sha256(f"{found['ID']} {found['DockerRootDir']}".encode()).hexdigest()[:10]
 
 
 def _free_subnet(api: APIClient) -> str:
