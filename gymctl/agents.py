@@ -22,7 +22,7 @@ from gymctl.runner import Told
 
 BUILT_IN = ("oracle", "noop", "random")
 RANDOM_STEPS = 20
-CONTROL_CALLS = ("reset", "create", "verifier", "state", "show-data")
+CONTROL_CALLS = ("reset", "create", "verifier", "state", "show-data", "setup", "recording")
 ARBITRARY: dict[str, list[Any]] = {
     "boolean": [True, False],
     "null": [None],
@@ -180,7 +180,7 @@ def _external(
     }  # fmt: skip
     with proc.piped(order.agent, env={**os.environ, **launch.environment(instance), proc.LABEL_VARIABLE: instance.label}, log=log, deadline=deadline) as child:
         child.say(line_of(task))
-        steps, answer, timed_out = _converse(child, do)
+        steps, answer, timed_out = _converse(child, instance.kind, do)
         code = child.finish(0 if timed_out else 2.0)
     return steps, {"exit": code, "timed_out": timed_out, "log": "agent.log"}, answer
 
@@ -190,7 +190,7 @@ def line_of(document: Json) -> bytes:
     return (json.dumps(document, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
-def _converse(child: proc.Piped, do: Callable[[Action], Observation | GymctlError]) -> tuple[int, str | None, bool]:
+def _converse(child: proc.Piped, kind: str, do: Callable[[Action], Observation | GymctlError]) -> tuple[int, str | None, bool]:
     """(steps, what was said at the end, whether time ran out)"""
     steps = 0
     while True:
@@ -208,7 +208,7 @@ def _converse(child: proc.Piped, do: Callable[[Action], Observation | GymctlErro
                 said = document.get("answer")
                 return steps, said if said is None or isinstance(said, str) else json.dumps(said), False
             identity = document.get("id")
-            action = session.read_action(document)
+            action = session.read_action(document, kind)
         except UsageError as error:
             child.say(line_of({"id": identity, "error": describe(error), "elapsed": 0.0}))
             continue
@@ -222,6 +222,8 @@ def read_line(line: bytes) -> Json:
         document = wire.strict(line)
     except ValueError as error:
         raise UsageError(f"not a line of JSON: {error}") from error
+    if isinstance(document, list):  # several actions as one step, where a kind has such
+        return {"actions": document}
     if not isinstance(document, dict):
         raise UsageError("a line must be a JSON object")
     return document

@@ -287,8 +287,8 @@ def _grade(verdict: Any) -> float:
 def parse_action(words: list[str], kind: str = "mcp") -> Action:
     """`NAME k=v k:=json`, `NAME {json}` or `{"action": ..., "args": ...}` as an action, or in the kind's own words; UsageError."""
     head, *rest = words
-    if head.lstrip().startswith("{"):
-        return read_action(_json_object(head))
+    if head.lstrip().startswith(("{", "[")):
+        return read_action(_json(head, head), kind)
     parse = getattr(instances.kind(kind), "parse", None)
     if parse:
         return parse(words)  # type: ignore[no-any-return]  # the kind's: list[str] -> Action
@@ -306,8 +306,12 @@ def parse_action(words: list[str], kind: str = "mcp") -> Action:
     return Action(head, args)
 
 
-def read_action(document: Any) -> Action:
-    """{action, args?, id?} (also tool, name; tool_args, arguments) as an action; UsageError says what is wrong."""
+def read_action(document: Any, kind: str = "mcp") -> Action:
+    """{action, args?, id?} (also tool, tool_name; tool_args, arguments) as an action, or the kind's own JSON; UsageError says what is wrong."""
+    read = getattr(instances.kind(kind), "read", None)
+    if read:
+        theirs: Action = read(document)
+        return theirs
     if not isinstance(document, dict):
         raise UsageError(f"an action is a JSON object, not {type(document).__name__}", hint='{"action": "email_send", "args": {...}}')
     name: Any = next((document[k] for k in ("action", "tool", "tool_name") if k in document), None)

@@ -68,7 +68,7 @@ def _lines(instance: Any, client: Any, session: str | None) -> None:
         try:
             document = agents.read_line(line)
             identity = document.get("id")
-            done: Any = sessions.step(instance, client, sessions.read_action(document), session=session)
+            done: Any = sessions.step(instance, client, sessions.read_action(document, instance.kind), session=session)
         except Unavailable as error:
             raise sessions.explained(instance, error) from error
         except GymctlError as error:
