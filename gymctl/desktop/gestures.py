@@ -10,9 +10,8 @@ import msgspec
 from gymctl.episode import Json
 from gymctl.errors import EnvError, NotFound, UsageError
 
-GYM = ("mouse", "keyboard", "api_call", "voice")
-"""What marks a document as gym-anything's: it holds one of these."""
-FLAT = ("id", "action", "args")
+NAMES, ARGUMENTS = ("action", "tool", "tool_name"), ("args", "arguments", "tool_args")
+"""How an action as JSON calls its name and its arguments."""
 
 Coordinate = Annotated[float | str, msgspec.Meta(description='pixels (120), or a share ("50%"), from the left or top', examples=[40, 300, "50%"])]
 Element = Annotated[
@@ -283,19 +282,15 @@ def read(name: str, args: Json) -> Action:
         raise EnvError(f"{name}: {error}", hint=f"fields: {', '.join(fields(name))}", type="ValidationError") from error
 
 
-def is_gym(document: Any) -> bool:
-    """Whether a document is one of gym-anything's inputs."""
-    return isinstance(document, dict) and any(key in document for key in GYM)
-
-
 def named(document: Any) -> tuple[str, Json]:
     """(name, arguments) of one action as JSON: {action, args}, the arguments beside `action`, or what an api_call says; UsageError."""
     if isinstance(document, dict) and isinstance(call := document.get("api_call"), dict):
         document = {"action": call.get("name"), "args": call.get("args", {})}
-    name = document.get("action") if isinstance(document, dict) else None
+    name = next((document[key] for key in NAMES if key in document), None) if isinstance(document, dict) else None
     if not isinstance(name, str) or not name:
         raise UsageError(f"{document!r:.200} is no action", hint='{"action": "click", "args": {"x": 10, "y": 20}}, or {"mouse": {"left_click": [10, 20]}}')
-    args = document.get("args", {key: value for key, value in document.items() if key not in FLAT})
+    beside = {key: value for key, value in document.items() if key not in (*NAMES, *ARGUMENTS, "id")}
+    args = next((document[key] for key in ARGUMENTS if key in document), beside)
     if not isinstance(args, dict):
         raise UsageError("`args` must be an object")
     if name == "wait" and "time" in args:  # gym-anything's other word for it

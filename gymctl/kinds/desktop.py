@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gymctl import wire
+from gymctl.desktop import acting, gestures, judge, screen, setup, words
+from gymctl.desktop.acting import Desk
 from gymctl.episode import Action, Json, Observation
+from gymctl.errors import UsageError
 from gymctl.proc import Result
 
 if TYPE_CHECKING:
@@ -20,9 +23,9 @@ SECRETS = {"GUEST_TOKEN": 24, "VNC_PASSWORD": 6}
 """{variable: bytes of randomness}: VNC takes eight characters."""
 
 
-def connect(instance: Instance) -> wire.Client:
+def connect(instance: Instance) -> Desk:
     """A connection to the server inside."""
-    return wire.Client(instance.url, name=instance.name, headers={"Authorization": f"Bearer {instance.token}"})
+    return Desk(instance)
 
 
 def ready(client: wire.Client, path: str, timeout: float, alive: Callable[[], str], told: Callable[[str], None]) -> None:
@@ -36,33 +39,97 @@ def shell(client: wire.Client, command: str, timeout: float) -> Result:
     return Result(answer["returncode"], answer["stdout"], answer["stderr"], bool(answer.get("timed_out")))
 
 
+def start_recording(client: wire.Client) -> None:
+    """Film the screen from now on; EnvError where the guest cannot."""
+    client.call("/start_recording", {}, timeout=30)
+
+
+def end_recording(client: wire.Client) -> bytes:
+    """End the film: an MP4, as large as wire.MAX_ANSWER at most."""
+    reply = client.send("POST", "/end_recording", {}, timeout=120)
+    if reply.status >= 400:
+        raise wire.error_of(reply, client.name)
+    return reply.body
+
+
 def prepare(client: wire.Client, steps: list[SetUp], told: Callable[[str], None], *, disk_is_ready: bool = False) -> None:
-    """Do a task's setup."""
+    """Do a task's setup; `disk_is_ready`: a checkpoint of the disk was started from. EnvError names the step."""
+    setup.prepare(client, steps, told, disk_is_ready=disk_is_ready)
 
 
-def reset(client: wire.Client, session: str, *, state: str | None = None, tools: list[str] | None = None, seed: int | None = None) -> Json:
+def _check_session(client: Desk, session: str) -> None:
+    """UsageError for another session than the instance's own: there is one screen."""
+    if session != client.instance.session:
+        hint = f"leave --session out; `gymctl run {client.instance.recipe} --name ANOTHER` starts a machine of its own"
+        raise UsageError(f"{client.name} is one machine, and so one session: {client.instance.session}, not {session!r}", hint=hint)
+
+
+def reset(client: Desk, session: str, *, state: str | None = None, tools: list[str] | None = None, seed: int | None = None) -> Json:
     """Release every key and button, stop commands and a recording."""
+    _check_session(client, session)
     client.call("/reset", {})
     return {}
 
 
-def tools(client: wire.Client, session: str) -> list[Json]:
-    """What can be done."""
-    return []
+def tools(client: Desk, session: str) -> list[Json]:
+    """What can be done: [{name, description, inputSchema}]."""
+    _check_session(client, session)
+    return gestures.tools()
 
 
-def step(client: wire.Client, session: str, action: Action, *, timeout: float = 120) -> Observation:
-    """Act."""
+def parse(line: list[str]) -> Action:
+    """`click 100 200`, `click 'push button=Save' in Notes screenshot:=true`, `type TEXT` as an action; UsageError."""
+    name, *rest = line
+    gestures.known(name)
+    return Action(name, words.parse(name, rest))
+
+
+def read(document: Any) -> Action:
+    """{action, args, id?}, gym-anything's JSON as it is, or a list of either (one step) as an action; UsageError."""
+    identity = document.get("id") if isinstance(document, dict) else None
+    if identity is not None and (isinstance(identity, bool) or not isinstance(identity, str | int)):
+        raise UsageError("`id` must be a text or a whole number")
+    if isinstance(document, list):
+        return Action("actions", {"actions": document})
+    if isinstance(document, dict) and any(key in document for key in ("mouse", "keyboard", "voice")):
+        return Action("actions", {"actions": [{key: value for key, value in document.items() if key != "id"}]}, identity)
+    if isinstance(document, dict) and set(document) - {"id"} == {"actions"}:
+        return Action("actions", {"actions": document["actions"]}, identity)
+    name, args = gestures.named(document)
+    return Action(name, args, identity)
+
+
+def step(client: Desk, session: str, action: Action) -> Observation:
+    """Act: what it brought, with `screenshot` also {screen: {path, resolution, sequence, age, notes}}."""
+    _check_session(client, session)
     began = time.monotonic()
-    value: Any = client.call("/input", [action.args], timeout=timeout)
-    return Observation(value, elapsed=time.monotonic() - began)
+    done = acting.do(client, gestures.read(action.name, action.args))
+    return Observation(done.value, tuple(done.files), elapsed=time.monotonic() - began)
+
+
+def picture(client: Desk) -> Json:
+    """The screen for one who is fast: {image: PIL.Image (RGB), format, mode, resolution, sequence, age, notes}; no file is written."""
+    shown, frame = screen.image(client)
+    return {"image": shown, "format": "pil", "mode": shown.mode, **frame.json()}
 
 
 def verify(client: wire.Client, session: str, checks: list[Json], timeout: float) -> wire.Reply:
-    """What the evaluators say."""
-    return wire.Reply(501, {}, b"{}")
+    """What the evaluators say, whatever that is."""
+    return judge.verify(client, session, checks, timeout)
 
 
-def log(client: wire.Client, session: str) -> list[Any]:
-    """The requests of the guest's log."""
-    return []
+CONTROL = {"reset": "reset", "setup": "setup", "start_recording": "recording", "end_recording": "recording"}
+"""{first part of a path: what such a call is named}: they put the machine into another state, or end what watches it."""
+
+
+def log(client: Desk, session: str) -> list[Any]:
+    """The requests of the guest's log, oldest first; one that controls the machine and was not gymctl's also says its `call`."""
+    _check_session(client, session)
+    rows = client.call("/log")["log"]
+    return [{**row, "call": call} if (call := _control(row)) else row for row in rows]
+
+
+def _control(row: Json) -> str:
+    first = row["path"].removeprefix("/api").split("/")[1]
+    ours = row["caller"] == wire.CALLER or row["method"] == "GET" or row["status"] in (401, 403, 404, 405)
+    return "" if ours else CONTROL.get(first, "")
