@@ -121,13 +121,16 @@ class SetUp(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     parameters: dict[str, Any] = {}
 
 
+Getters = dict[str, Any] | list[dict[str, Any] | None] | None
+
+
 class Evaluator(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How a desktop task is judged: `func` compares what `result` gets with what `expected` gets; lists of them are joined by `conj`."""
 
     func: str | list[str]
-    result: dict[str, Any] | list[dict[str, Any]] = {}
-    expected: dict[str, Any] | list[dict[str, Any]] = {}
-    options: dict[str, Any] | list[dict[str, Any]] = {}
+    result: Getters = {}
+    expected: Getters = {}
+    options: Getters = {}
     conj: Literal["and", "or"] = "and"
     postconfig: list[SetUp] = []
 
@@ -248,6 +251,7 @@ def load_task(directory: Path, id: str) -> Task:
             document.data.pop(name, None)
     document.data.setdefault("id", path.stem)
     _name_tools(document.data.get("solution"))
+    _find_beside(document.data, path.parent)
     task = document.convert(Task)
     if task.id != path.stem and path.parent == directory / "tasks":
         document.problem(("id",), f"must be the file's name, {path.stem}")
@@ -262,6 +266,21 @@ def _name_tools(solution: Any) -> None:
     for call in solution if isinstance(solution, list) else ():
         if isinstance(call, dict) and "action" in call and "tool" not in call:
             call["tool"] = call.pop("action")
+
+
+def _find_beside(value: Any, folder: Path) -> None:
+    """Files of this host that a desktop task names by a relative path stand beside the task's own: `local_path`, and the `path` of a `cloud_file`."""
+    if isinstance(value, list):
+        for each in value:
+            _find_beside(each, folder)
+    elif isinstance(value, dict):
+        for name in ("local_path", "path") if value.get("type") == "cloud_file" else ("local_path",):
+            given = value.get(name)
+            listed = [str(folder / p) if isinstance(p, str) and "://" not in p else p for p in (given if isinstance(given, list) else [given])]
+            if given is not None:
+                value[name] = listed if isinstance(given, list) else listed[0]
+        for each in value.values():
+            _find_beside(each, folder)
 
 
 def problems(name: str) -> list[str]:

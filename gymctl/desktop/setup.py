@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from gymctl import wire
 from gymctl.episode import Json
-from gymctl.errors import EnvError, GymctlError, Unavailable
+from gymctl.errors import EnvError, IntegrityError, NotFound, Unavailable
 from gymctl.marked import near
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ OUTPUT_SHOWN = 500
 
 
 class Step(NamedTuple):
-    """One step, read: `index` from 0 as it stands in the task."""
+    """One step, read: `number` from 0 as it stands in the task."""
 
-    index: int
+    number: int
     type: str
     parameters: Json
 
@@ -75,12 +75,14 @@ def prepare(client: wire.Client, steps: Sequence[SetUp], told: Callable[[str], N
     for step in found:
         if disk_is_ready and step.type in ON_DISK:
             continue
-        told(f"setup {step.index + 1} of {len(found)}: {step.type}")
+        told(f"setup {step.number + 1} of {len(found)}: {step.type}")
+        place = f"setup step {step.number + 1} of {len(found)} ({step.type})"
         try:
             do(machine, step)
         except EnvError as error:
-            message = f"setup step {step.index + 1} of {len(found)} ({step.type}): {error.message}"
-            raise EnvError(message, hint=error.hint, type="SetupFailed", status=error.status) from error
+            raise EnvError(f"{place}: {error.message}", hint=error.hint, type="SetupFailed", status=error.status) from error
+        except Unavailable as error:
+            raise Unavailable(f"{place}: {error.message}", hint=error.hint) from error
 
 
 def read(steps: Sequence[Any], where: str = "setup") -> list[Step]:
@@ -130,14 +132,10 @@ def _file_faults(files: Any, fields: Sequence[str], place: str) -> list[str]:
 
 
 def do(machine: Machine, step: Step) -> None:
-    """Do one step that `read` has checked; EnvError when it fails."""
+    """Do one step that `read` has checked; EnvError when it fails, Unavailable when the guest does not answer."""
     try:
         KINDS[step.type].do(machine, step.parameters)
-    except Unavailable:
-        raise
-    except EnvError:
-        raise
-    except GymctlError as error:  # a digest that differs
+    except (IntegrityError, NotFound) as error:
         raise EnvError(error.message, hint=error.hint) from error
 
 

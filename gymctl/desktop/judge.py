@@ -1,0 +1,89 @@
+"""Judging a desktop: the evaluators run in a child of ours, which is killed with its whole group at the deadline."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gymctl import paths, proc, wire
+from gymctl.episode import Json
+
+FAIL = "fail"
+"""What an agent answers, or does last, when a task cannot be done."""
+GRACE = 2.0
+"""Seconds that the child has after what it asks of the guest has run out of time: it then says itself what that was."""
+
+
+def verify(client: wire.Client, session: str, checks: list[Json], timeout: float) -> wire.Reply:
+    """What the evaluators say of the guest, as a verifier answers over HTTP: 200, 400 for faulty checks, 500 for no verdict."""
+    folder = Path(tempfile.mkdtemp(prefix="verify-", dir=_instance(client)))
+    answers = {str(check["answer"]) for check in checks if check.get("answer") is not None}
+    request = {
+        "url": f"http://{client.host}:{client.port}", "token": client.headers.get("Authorization", "").removeprefix("Bearer "),
+        "checks": [{k: v for k, v in check.items() if k != "answer"} for check in checks], "folder": str(folder),
+        "failed": FAIL in {answer.strip().lower() for answer in answers} or _last_action(client, session) == FAIL,
+        "timeout": max(1.0, timeout - GRACE),
+    }  # fmt: skip
+    label = {proc.LABEL_VARIABLE: f"{paths.state_id()}/{client.name}"} if client.name else {}
+    try:
+        argv = [sys.executable, "-m", "gymctl.evaluators"]
+        done = proc.run(argv, timeout=timeout, env=proc.environment({**label, "PYTHONUTF8": "1", **_module_path()}), input=json.dumps(request))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return _reply(done, timeout)
+
+
+def _instance(client: wire.Client) -> Path | None:
+    """The instance's own directory, with which everything in it goes; None for a client without an instance."""
+    directory = paths.instances_dir() / client.name
+    return directory if client.name and directory.is_dir() else None
+
+
+def _module_path() -> dict[str, str]:
+    """Where this gymctl is, for a child that may be started anywhere."""
+    return {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+def _last_action(client: wire.Client, session: str) -> str:
+    """What was done last in the session since it was reset, in lower case."""
+    directory = _instance(client)
+    last = ""
+    if directory and (log := directory / "episode.jsonl").exists():
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+            entry = _entry(line)
+            if entry.get("session") == session and entry.get("type") in ("step", "reset"):
+                last = str(entry.get("action", "")).lower()
+    return last
+
+
+def _entry(line: str) -> Json:
+    try:
+        entry = json.loads(line)
+    except ValueError:  # cut off by a full disk
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
+def _reply(done: proc.Result, timeout: float) -> wire.Reply:
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    last = wire.printable(said[-1]) if said else "it had not begun"
+    if done.timed_out:
+        return _error("EvaluatorTimeout", f"the evaluators did not end within {timeout:g} s; at the end: {last}")
+    try:
+        if done.code:
+            raise ValueError
+        answer = wire.strict(done.stdout)
+        return wire.Reply(int(answer["status"]), {}, json.dumps(answer["body"]).encode())
+    except (ValueError, KeyError, TypeError):
+        doing = next((line for line in reversed(said) if line.startswith(("result:", "expected:", "postconfig[", "comparing:"))), "")
+        where = f" at {wire.printable(doing)}" if doing else ""
+        return _error("EvaluatorCrashed", f"the evaluators ended with exit code {done.code}{where}: {last[:500]}")
+
+
+def _error(type: str, message: str) -> wire.Reply:
+    body: dict[str, Any] = {"error": {"type": type, "message": message}}
+    return wire.Reply(500, {}, json.dumps(body).encode())
