@@ -270,6 +270,14 @@ def gc(*, everything: bool = False) -> list[dict[str, Any]]:
     return removed
 
 
+def drop(key: str) -> None:
+    """Forget what these inputs made, and remove the object when no other inputs made it too."""
+    found = lookup(key)
+    (_folder("keys") / f"{key}.json").unlink(missing_ok=True)
+    if found and not any(row["used_by"] for row in entries() if row["sha256"] == found.name):
+        _remove(found)
+
+
 def _remove_unheld(folder: Path) -> Iterator[dict[str, Any]]:
     for path in folder.iterdir():
         with contextlib.suppress(FileNotFoundError), _opened(path) as handle:
