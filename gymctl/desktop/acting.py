@@ -266,5 +266,5 @@ DO: dict[type[Action], Callable[[Desk, Any], Done]] = {
     gestures.KeysUp: _keys("keys_up"), gestures.Wait: _wait, gestures.WaitChange: _wait_change, gestures.WaitStable: _wait_stable,
     gestures.Screenshot: _screenshot, gestures.A11y: _a11y, gestures.Windows: _windows, gestures.Activate: _on_window("/setup/activate_window"),
     gestures.Close: _on_window("/setup/close_window"), gestures.Exec: _exec, gestures.Launch: _launch, gestures.Put: _put, gestures.Get: _get,
-    gestures.Clipboard: _clipboard, gestures.Actions: _actions,
+    gestures.Clipboard: _clipboard, gestures.Actions: _actions, gestures.Fail: lambda desk, action: Done(),
 }  # fmt: skip

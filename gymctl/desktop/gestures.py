@@ -239,11 +239,15 @@ class Actions(Action, frozen=True, kw_only=True):
     actions: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=1000, examples=[[{"mouse": {"left_click": [640, 360]}}]])]
 
 
+class Fail(Action, frozen=True, kw_only=True):
+    """Say that the task cannot be done; as the last action it fails every task that can."""
+
+
 ACTIONS: dict[str, type[Action]] = {
     "move": Move, "click": Click, "drag": Drag, "scroll": Scroll, "buttons_down": ButtonsDown, "buttons_up": ButtonsUp,
     "type": Type, "key": Key, "keys_down": KeysDown, "keys_up": KeysUp, "wait": Wait, "wait-change": WaitChange, "wait-stable": WaitStable,
     "screenshot": Screenshot, "a11y": A11y, "windows": Windows, "activate": Activate, "close": Close,
-    "exec": Exec, "launch": Launch, "put": Put, "get": Get, "clipboard": Clipboard, "actions": Actions,
+    "exec": Exec, "launch": Launch, "put": Put, "get": Get, "clipboard": Clipboard, "actions": Actions, "fail": Fail,
 }  # fmt: skip
 
 

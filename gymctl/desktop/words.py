@@ -131,6 +131,7 @@ FORMS: dict[str, tuple[str, tuple[Reader, ...]]] = {
     "get": ("PATH-IN-GUEST [FILE]", (_one("src"), _maybe("dst"))),
     "clipboard": ("[TEXT]", (_maybe("text"),)),
     "actions": ("actions:=[...]", ()),
+    "fail": ("", ()),
 }
 """What is written behind an action's name, and how it is read. PLACE: X Y, window=W [X Y], or ROLE=NAME [in W]."""
 
