@@ -72,7 +72,7 @@ def _not_typed(untyped: list[Json]) -> EnvError:
     told = ", ".join(f"{u['code']} ({u['reason']})" for u in untyped[:UNTYPED_TOLD])
     more = f" and {len(untyped) - UNTYPED_TOLD} more" if len(untyped) > UNTYPED_TOLD else ""
     hint = "all the others are typed; `clipboard TEXT` and `key ctrl+v` take any character, allow_untyped:=true lists what is left out"
-    return EnvError(wire.printable(f"{len(untyped)} characters could not be typed: {told}{more}"), hint=hint, type="untyped")
+    return EnvError(wire.printable(f"{len(untyped)} character{'s' if len(untyped) > 1 else ''} could not be typed: {told}{more}"), hint=hint, type="untyped")
 
 
 def _move(desk: Desk, action: gestures.Move) -> Done:

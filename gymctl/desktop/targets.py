@@ -35,8 +35,8 @@ class Node:
 
     @property
     def name(self) -> str:
-        """Its accessible name."""
-        return self.xml.get("name", "")
+        """Its accessible name, its blanks as single spaces (menus are padded for the keys behind them)."""
+        return _plain(self.xml.get("name", ""))
 
     @property
     def box(self) -> tuple[int, int, int, int] | None:
@@ -69,7 +69,11 @@ class Found:
     @property
     def point(self) -> list[float]:
         """[x, y]"""
-        return [self.x, self.y]
+        return [int(value) if value == int(value) else value for value in (self.x, self.y)]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def find(client: wire.Client, place: Place) -> Found:
@@ -99,10 +103,10 @@ def windows(client: wire.Client) -> list[Json]:
 
 
 def window(client: wire.Client, name: str) -> tuple[Json, list[Json]]:
-    """The one window a name means, and those above it: its title (or instance.Class), else the only one whose title or class holds it, not minding case."""
+    """The one window a name means, and those above it: the name is the title, else the title or else the class holds it, not minding case."""
     stack = windows(client)
-    exact = [w for w in stack if name in (w["title"], f"{w['instance']}.{w['class']}")]
-    found = exact or [w for w in stack if name.lower() in f"{w['title']}\n{w['instance']}.{w['class']}".lower()]
+    exact = [w for w in stack if name == w["title"]]
+    found = exact or [w for w in stack if name.lower() in w["title"].lower()] or [w for w in stack if name.lower() in f"{w['instance']}.{w['class']}".lower()]
     if len(found) == 1:
         return found[0], stack[stack.index(found[0]) + 1 :]
     listed = "; ".join(_titled(w) for w in found or stack) or "none"
@@ -150,7 +154,7 @@ def nodes(root: ElementTree.Element) -> Iterator[Node]:
 
 def _below(xml: ElementTree.Element, program: str, window: str) -> Iterator[Node]:
     for child in xml:
-        inside = child.get("name", "") if child.tag in TOPLEVELS and (child.get("name") or not window) else window
+        inside = window or (child.get("name", "") if child.tag in TOPLEVELS else "")  # the outermost one is the window manager's
         yield Node(child, program, inside)
         yield from _below(child, program, inside)
 
@@ -161,7 +165,7 @@ def _element(client: wire.Client, element: str, within: str | None) -> Found:
     tag = role.strip().lower().replace(" ", "-")
     root, cut = tree(client)
     every = [node for node in nodes(root) if within is None or within.lower() in f"{node.window}\n{node.program}".lower()]
-    same = [node for node in every if node.xml.tag == tag and (not sign or node.name == name)]
+    same = [node for node in every if node.xml.tag == tag and (not sign or node.name == _plain(name))]
     shown = [node for node in same if node.box]
     if len(shown) != 1:
         raise _none_or_many(element, within, same, shown, every, cut)
