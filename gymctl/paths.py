@@ -12,6 +12,7 @@ STATE_VARIABLE = "GYMCTL_STATE_DIR"
 CACHE_VARIABLE = "GYMCTL_CACHE_DIR"
 RUNNER_VARIABLE = "GYMCTL_RUNNER"
 DEBUG_VARIABLE = "GYMCTL_DEBUG"
+NOVNC_VARIABLE = "GYMCTL_NOVNC"
 
 LONGEST_RUNTIME = 32
 """Bytes of a runtime directory that leave room, within a socket's 108, for our names and for those that a browser appends."""
@@ -20,6 +21,7 @@ VARIABLES = {
     RUNNER_VARIABLE: "the runner to use where --runner is left out; `auto` for the first that works here",
     STATE_VARIABLE: "where instances and kept episodes live (default: the user's state folder)",
     CACHE_VARIABLE: "where what can be made or fetched again lives (default: the user's cache folder)",
+    NOVNC_VARIABLE: "the folder of noVNC for `gymctl view` (default: /usr/share/novnc, where Debian's package puts it)",
     DEBUG_VARIABLE: "1 prints the trace of a fault in gymctl",
     "GYMCTL_URL": "set for an agent: where the environment serves",
     "GYMCTL_SESSION": "set for an agent: its session",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gymctl import wire
-from gymctl.desktop import acting, gestures, judge, screen, setup, words
+from gymctl.desktop import acting, gestures, judge, screen, setup, viewing, words
 from gymctl.desktop.acting import Desk
 from gymctl.episode import Action, Json, Observation
 from gymctl.errors import UsageError
@@ -57,7 +57,7 @@ def prepare(client: wire.Client, steps: list[SetUp], told: Callable[[str], None]
     setup.prepare(client, steps, told, disk_is_ready=disk_is_ready)
 
 
-def _check_session(client: Desk, session: str) -> None:
+def check_session(client: Desk, session: str) -> None:
     """UsageError for another session than the instance's own: there is one screen."""
     if session != client.instance.session:
         hint = f"leave --session out; `gymctl run {client.instance.recipe} --name ANOTHER` starts a machine of its own"
@@ -66,14 +66,14 @@ def _check_session(client: Desk, session: str) -> None:
 
 def reset(client: Desk, session: str, *, state: str | None = None, tools: list[str] | None = None, seed: int | None = None) -> Json:
     """Release every key and button, stop commands and a recording."""
-    _check_session(client, session)
+    check_session(client, session)
     client.call("/reset", {})
     return {}
 
 
 def tools(client: Desk, session: str) -> list[Json]:
     """What can be done: [{name, description, inputSchema}]."""
-    _check_session(client, session)
+    check_session(client, session)
     return gestures.tools()
 
 
@@ -101,7 +101,7 @@ def read(document: Any) -> Action:
 
 def step(client: Desk, session: str, action: Action) -> Observation:
     """Act: what it brought, with `screenshot` also {screen: {path, resolution, sequence, age, notes}}."""
-    _check_session(client, session)
+    check_session(client, session)
     began = time.monotonic()
     done = acting.do(client, gestures.read(action.name, action.args))
     return Observation(done.value, tuple(done.files), elapsed=time.monotonic() - began)
@@ -118,13 +118,18 @@ def verify(client: wire.Client, session: str, checks: list[Json], timeout: float
     return judge.verify(client, session, checks, timeout)
 
 
+def watch(instance: Instance) -> Json:
+    """Where a person watches it, and takes part: {url, port, vnc, password}; the URL is good once. Unavailable, Unsupported."""
+    return viewing.show(instance)
+
+
 CONTROL = {"reset": "reset", "setup": "setup", "start_recording": "recording", "end_recording": "recording"}
 """{first part of a path: what such a call is named}: they put the machine into another state, or end what watches it."""
 
 
 def log(client: Desk, session: str) -> list[Any]:
     """The requests of the guest's log, oldest first; one that controls the machine and was not gymctl's also says its `call`."""
-    _check_session(client, session)
+    check_session(client, session)
     rows = client.call("/log")["log"]
     return [{**row, "call": call} if (call := _control(row)) else row for row in rows]
 
