@@ -11,12 +11,13 @@ from typing import Any
 
 from . import VERSION, routes_guest, routes_screen
 from .desk import Desk
-from .edge import Request, Routes, Server, document
+from .edge import Request, Route, Routes, Server, document
 from .processes import SECRETS
 from .x11 import LIBC
 
 PR_SET_DUMPABLE = 4
 SHORTEST_TOKEN = 16
+ACTING = ("/input", "/execute", "/run_", "/setup/")
 
 
 def token() -> str:
@@ -61,11 +62,24 @@ def about(routes: Routes, log: Any) -> Routes:
     return {("GET", "/openapi.json"): openapi, ("GET", "/log"): lambda r: document({"log": list(log())})}
 
 
+def marking(desk: Desk, routes: Routes) -> Routes:
+    """The same routes; those that act first mark where the screen is, so that what comes of it can be waited for."""
+
+    def after_mark(route: Route) -> Route:
+        def do(request: Request) -> Any:
+            desk.mark()
+            return route(request)
+
+        return do
+
+    return {key: after_mark(route) if key[0] == "POST" and key[1].startswith(ACTING) else route for key, route in routes.items()}
+
+
 def main() -> None:
     """Serve until TERM or INT; then everything is released."""
     secret = token()
     desk = Desk(os.environ.get("DISPLAY", ":0"))
-    routes: dict[Any, Any] = {**routes_screen.routes(desk), **routes_guest.routes(desk)}
+    routes: dict[Any, Any] = {**marking(desk, {**routes_screen.routes(desk), **routes_guest.routes(desk)})}
     server = Server(listener(), secret, routes)
     routes.update(about(routes, lambda: server.log))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -75,6 +76,11 @@ class Desk:
         done = Actions(hands).perform(actions)
         untyped = [{"index": u.index, "char": u.char, "code": f"U+{ord(u.char):04X}", "reason": u.reason} for u in done.untyped]
         return {"status": "success", "actions": done.actions, "untyped": untyped, "held": hands.held()}
+
+    def mark(self) -> None:
+        """Something is about to be done; without a display there is nothing to be seen of it."""
+        with contextlib.suppress(Fault):
+            self.screen.mark()
 
     def reset(self) -> dict[str, Any]:
         """Nothing pressed, nothing running for a client, no recording."""

@@ -9,6 +9,7 @@ import hmac
 import json
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections import deque
@@ -27,6 +28,8 @@ LARGEST_JSON = 64 << 20
 COOKIE = "token"
 CHUNK = 1 << 18
 LOGGED = 1000
+CONTROL = ("/reset", "/setup/", "/start_recording", "/end_recording")
+"""What puts the desktop into another state, or ends what watches it: kept in the log however many requests follow."""
 
 
 class Request:
@@ -106,7 +109,23 @@ class Server(ThreadingHTTPServer):
         self.socket = listener
         self.token = token
         self.routes = routes
-        self.log: deque[dict[str, Any]] = deque(maxlen=LOGGED)
+        self._requests: deque[dict[str, Any]] = deque(maxlen=LOGGED)
+        self._controls: deque[dict[str, Any]] = deque(maxlen=LOGGED)
+        self._logged = 0
+        self._logging = threading.Lock()
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The last requests, and the last ones that control the desktop, the oldest first."""
+        with self._logging:
+            return sorted((*self._requests, *self._controls), key=lambda entry: int(entry["n"]))
+
+    def write_down(self, entry: dict[str, Any]) -> None:
+        """A request, under the next number."""
+        control = entry["method"] == "POST" and entry["path"].removeprefix("/api").startswith(CONTROL)
+        with self._logging:
+            self._logged += 1
+            (self._controls if control else self._requests).append({"n": self._logged, **entry})
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no error of ours; anything else is written down."""
@@ -173,10 +192,10 @@ class Handler(BaseHTTPRequestHandler):
             traceback.print_exc()
             answer = document(Fault(500, "InternalError", "a bug of the guest's server", "its log has the traceback: gymctl logs NAME").body(), 500)
         self._send(answer, request)
-        entry = {"at": time.time(), "from": self.client_address[0], "method": self.command, "path": url.path, "status": answer.status}
-        self.server.log.append({**entry, "ms": round((time.monotonic() - started) * 1000, 2)})
+        entry = {"at": time.time(), "from": self.client_address[0], "caller": self.headers.get("X-Caller", ""), "method": self.command, "path": url.path}
+        self.server.write_down({**entry, "status": answer.status, "ms": round((time.monotonic() - started) * 1000, 2)})
 
-    do_GET = do_POST = do_PUT = do_DELETE = _handle
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _handle
 
     def _check(self) -> None:
         if not self.server.allowed(self.headers):

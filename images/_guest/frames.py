@@ -6,7 +6,7 @@ import ctypes
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_ubyte, c_ushort
 from dataclasses import dataclass
@@ -127,6 +127,7 @@ class Screen:
         self._cursor: Cursor | None = None
         self._changed = True
         self._sequence = 0
+        self._paints = self._began = 0
         self._condition = ("ok", 0.0)
         self._tried_to_wake = False
 
@@ -155,18 +156,35 @@ class Screen:
                 self._cursor = None
             elif kind == CONFIGURE_NOTIFY:
                 self._size = (0, 0)
-            elif kind != self._damage_event:
+                self._paints += 1
+            elif kind == self._damage_event:
+                self._paints += 1
+            else:
                 continue
             self._changed = True
 
-    def wait(self, after: int, seconds: float) -> int:
-        """Wait until something has been painted since sequence `after`, or the time is up; the sequence then."""
+    def wait(self, after: int, seconds: float, count: Callable[[], int] | None = None) -> int:
+        """Wait until the sequence (or another count of changes) is over `after`, or the time is up; what it is then."""
+        count = count or self.sequence
         until = time.monotonic() + seconds
-        while (now := self.sequence()) <= after:
+        while (now := count()) <= after:
             left = until - time.monotonic()
             if left <= 0 or not self.connection.wait(left):
-                return self.sequence()
+                return count()
         return now
+
+    def paints(self) -> int:
+        """How often something was painted so far; a pointer that moves paints nothing."""
+        self.sequence()
+        return self._paints
+
+    def mark(self) -> None:
+        """An action begins: what is painted from now on may have come of it."""
+        self._began = self.paints()
+
+    def repainted(self, seconds: float) -> bool:
+        """Wait until something has been painted since the last action began; False when the time was up before."""
+        return self.wait(self._began, seconds, self.paints) > self._began
 
     def settle(self, quiet: float, seconds: float) -> bool:
         """Wait until nothing has been painted for `quiet` seconds; False when the time was up before."""

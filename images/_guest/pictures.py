@@ -62,12 +62,12 @@ def picture(frame: Frame, want: Wanted) -> Picture:
     target = size
     if want.size and want.size != size:
         if want.size[0] > size[0] or want.size[1] > size[1]:
-            notes.append(f"smaller than asked: {_by(want.size)} was asked for, and the screen is {_by(size)}; start it with resolution {_by(want.size)}")
+            notes.append(f"smaller than asked: {_by(want.size)} was asked for, and the screen is {_by(size)}, start it with RESOLUTION={_by(want.size)}")
         else:
             target = want.size
             notes.append(f"reduced: the screen is {_by(size)}, and {_by(target)} was asked for")
     if want.format == "jpeg":
-        notes.append(f"lossy: JPEG of quality {want.quality}; format=png is exact")
+        notes.append(f"lossy: JPEG of quality {want.quality}, and format=png is exact")
     if want.format == "raw" and target == size:
         return Picture(_rows(frame), FORMATS["raw"], size, notes)
     return Picture(_encoded(frame, want, target), FORMATS[want.format], target, notes)

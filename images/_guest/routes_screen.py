@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
@@ -23,6 +24,7 @@ def routes(desk: Desk) -> Routes:
     return {
         ("GET", "/health"): lambda r: _health(desk),
         ("GET", "/frame"): lambda r: _frame(desk, r),
+        ("HEAD", "/frame"): lambda r: _look(desk, r),
         ("GET", "/screenshot"): lambda r: _screenshot(desk, r),
         ("GET", "/accessibility"): lambda r: _accessibility(desk),
         ("GET", "/terminal"): lambda r: _terminal(desk),
@@ -60,7 +62,7 @@ def _seconds(request: Request, name: str) -> float | None:
 
 
 def _frame(desk: Desk, request: Request) -> Answer:
-    """The screen: raw BGRX rows, or png, jpeg. `after=SEQUENCE` waits for a newer one, `stable=SECONDS` for quiet, both up to `timeout`."""
+    """The screen: raw BGRX rows, or png, jpeg. `after=SEQUENCE`, `since=action` and `stable=SECONDS` wait for it, each up to `timeout`."""
     screen, want = desk.screen, wanted(request.query, "raw")
     timeout = _seconds(request, "timeout")
     notes = _waited(desk, request, 5.0 if timeout is None else timeout)
@@ -74,9 +76,19 @@ def _frame(desk: Desk, request: Request) -> Answer:
     return Answer(made.content, made.type, headers={"ETag": f'"{screen.epoch}-{frame.sequence}-{kind}"', **headers})
 
 
+def _look(desk: Desk, request: Request) -> Answer:
+    """What is to be said of a frame, without its picture."""
+    timeout = _seconds(request, "timeout")
+    notes = _waited(desk, request, 5.0 if timeout is None else timeout)
+    with desk.screen.frame() as frame:
+        return Answer(headers=_headers(frame, Picture(b"", "", (frame.width, frame.height), []), [*notes, *_state_notes(frame)]))
+
+
 def _waited(desk: Desk, request: Request, timeout: float) -> list[str]:
     notes = []
     after, stable = request.query.get("after"), _seconds(request, "stable")
+    if request.query.get("since") == "action" and not desk.screen.repainted(timeout):
+        notes.append(f"stale: nothing has been painted since the last action began, {timeout:g} s ago or more")
     if after is not None:
         if not after.isdigit():
             raise bad(f"after={after!r} is no sequence", "the X-Frame-Sequence of a frame before")
@@ -98,7 +110,8 @@ def _state_notes(frame: Frame) -> list[str]:
 def _headers(frame: Frame, made: Picture, notes: list[str]) -> dict[str, str]:
     notes = [*made.notes, *notes]
     return {
-        "X-Frame-Sequence": str(frame.sequence), "X-Frame-Time": f"{frame.time:.6f}", "X-Frame-State": frame.state,
+        "X-Frame-Sequence": str(frame.sequence), "X-Frame-Time": f"{frame.time:.6f}", "X-Frame-Age": f"{max(0.0, time.time() - frame.time):.3f}",
+        "X-Frame-State": frame.state,
         "X-Frame-Width": str(made.size[0]), "X-Frame-Height": str(made.size[1]), "X-Screen-Width": str(frame.width), "X-Screen-Height": str(frame.height),
         **({"X-Frame-Notes": "; ".join(notes)} if notes else {}),
     }  # fmt: skip
