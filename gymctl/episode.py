@@ -28,6 +28,10 @@ class Observation:
     files: tuple[str, ...] = ()
     elapsed: float = 0.0
 
+    def __getitem__(self, key: str | int) -> Any:
+        """A part of the value: `observation["screen"]["path"]`."""
+        return self.value[key]
+
     def json(self) -> Json:
         """The document of `step --json`."""
         return {"observation": self.value, "files": list(self.files), "elapsed": round(self.elapsed, 6)}

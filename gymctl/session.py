@@ -48,7 +48,8 @@ def explained(instance: Instance, error: Unavailable) -> Unavailable:
         return error
     status = instance.module().status(instance.handle)
     if status.state == "running":
-        return error
+        answering = getattr(instances.kind(instance.kind), "answering", None)
+        return Unavailable(f"{instance.name}: {error.message}", hint=answering(instance)) if answering else error
     code = f" with exit code {status.exit_code}" if status.exit_code is not None else ""
     limit = f": {status.killed}" if status.killed else ""
     hint = f"`gymctl logs {instance.name}` shows why; `gymctl run {instance.recipe} --replace` starts it again"

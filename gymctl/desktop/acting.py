@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.etree import ElementTree
 
 from gymctl import wire
@@ -36,6 +36,14 @@ class Desk(wire.Client):
         self.instance = instance
         self.steps = instance.directory / "steps"
         self.settle = float(instance.plan.get("settle") or 0)
+
+    def send(self, method: str, path: str, document: Any = None, *, timeout: float = 60, data: bytes | BinaryIO | None = None) -> wire.Reply:
+        """As any client; EnvError when the guest refuses the token that the record has."""
+        reply = super().send(method, path, document, timeout=timeout, data=data)
+        if reply.status == 401:
+            hint = f"something else listens there, or was started with another GUEST_TOKEN: `gymctl reset {self.name}` starts it anew"
+            raise EnvError(f"wrong secret: {self.host}:{self.port} refuses the token of {self.name}", hint=hint, type="Unauthorized", status=401)
+        return reply
 
 
 @dataclass(slots=True)

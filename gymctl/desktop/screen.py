@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SLACK = 30.0
 """Seconds that a frame may take beyond what it waits for."""
+WAITING = ("since", "stable", "after")
 SETTLE_TIMEOUT = 20.0
 STALE = ("stale", "not stable")
 FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg"}
@@ -44,9 +45,9 @@ class Frame:
 
 def take(client: wire.Client, *, look: bool = False, **query: Any) -> Frame:
     """The screen as the guest's /frame gives it (`look`: without a picture); `query` are its own words; EnvError, Unavailable."""
-    seconds = float(query.get("timeout", SETTLE_TIMEOUT))
-    asked = urlencode({"timeout": seconds, **{name: value for name, value in query.items() if value is not None}})
-    reply = client.send("HEAD" if look else "GET", f"/frame?{asked}", timeout=seconds * 2 + SLACK)
+    asked = {name: value for name, value in query.items() if value is not None}
+    seconds = float(asked.setdefault("timeout", SETTLE_TIMEOUT)) if any(name in asked for name in WAITING) else 0.0
+    reply = client.send("HEAD" if look else "GET", f"/frame?{urlencode(asked)}", timeout=seconds * 2 + SLACK)
     if reply.status >= 400:
         if look:  # such an answer has no body, and so no words: the same again with one
             return take(client, **query)
@@ -84,11 +85,18 @@ def _next_file(folder: Path) -> Path:
 
 def image(client: wire.Client, **query: Any) -> tuple[Image, Frame]:
     """The screen as a PIL image (RGB), from raw pixels: nothing is encoded and nothing is written. Unavailable without Pillow."""
+    module = pillow()
+    frame = take(client, format="raw", **query)
+    made: Image = module.frombuffer("RGB", (frame.width, frame.height), frame.content, "raw", "BGRX", 0, 1)
+    return made, frame
+
+
+def pillow() -> Any:
+    """The module PIL.Image; Unavailable where Pillow is not installed."""
     try:
         from PIL import Image
     except ImportError as error:
         raise Unavailable("fast_io needs the Python package Pillow", hint="pip install 'gymctl[desktop]'") from error
-    frame = take(client, format="raw", **query)
-    return Image.frombuffer("RGB", (frame.width, frame.height), frame.content, "raw", "BGRX", 0, 1), frame
+    return Image
 
 

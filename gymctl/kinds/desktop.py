@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gymctl import wire
-from gymctl.desktop import acting, gestures, judge, screen, setup, viewing, words
+from gymctl.desktop import acting, gestures, judge, screen, setup, viewing, vnc, words
 from gymctl.desktop.acting import Desk
 from gymctl.episode import Action, Json, Observation
-from gymctl.errors import UsageError
+from gymctl.errors import Unavailable, Unsupported, UsageError
 from gymctl.proc import Result
 
 if TYPE_CHECKING:
@@ -116,6 +116,17 @@ def picture(client: Desk) -> Json:
 def verify(client: wire.Client, session: str, checks: list[Json], timeout: float) -> wire.Reply:
     """What the evaluators say, whatever that is."""
     return judge.verify(client, session, checks, timeout)
+
+
+def answering(instance: Instance) -> str:
+    """What of a running machine still answers, when the server in it does not, and how to go on."""
+    try:
+        where = vnc.address(instance.directory, vnc.number(instance.directory))
+        vnc.check(where, instance.name)
+        display = f"VNC greets at 127.0.0.1:{where.port}, so its X server lives"
+    except (Unavailable, Unsupported) as error:
+        display = error.message
+    return f"it runs; {display}; the server in it does not answer; `gymctl reset {instance.name}` starts it anew"
 
 
 def watch(instance: Instance) -> Json:

@@ -219,7 +219,8 @@ class Handler(BaseHTTPRequestHandler):
             head["Connection"] = "close"
         lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
         self.wfile.write(f"HTTP/1.1 {answer.status} {reason}\r\n{lines}\r\n".encode("latin-1", "replace"))
-        self.wfile.write(answer.content)
+        if self.command != "HEAD":
+            self.wfile.write(answer.content)
         if answer.file:
             with answer.file as file:
                 for chunk in iter(lambda: file.read(CHUNK), b""):
