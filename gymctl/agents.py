@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -9,11 +10,11 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gymctl import instances, launch, paths, proc, session, wire
+from gymctl import film, instances, launch, paths, proc, session, wire
 from gymctl.episode import Action, Json, Observation, Verdict, no_verdict
 from gymctl.errors import EnvError, GymctlError, NotFound, UsageError
 from gymctl.instances import Instance
@@ -32,18 +33,20 @@ ARBITRARY: dict[str, list[Any]] = {
 
 @dataclass(frozen=True)
 class Episode:
-    """What an episode left: the instance as it was, the verdict, how the agent ended, how many steps it took, where its files are."""
+    """What an episode left: the instance as it was, the verdict, how the agent ended, how many steps it took, where its files are, the film among them."""
 
     instance: Instance
     verdict: Verdict
     agent: Json
     steps: int
     directory: Path
+    recording: Path | None = None
 
     def json(self) -> Json:
         """The document of `run --agent --json`."""
         return {**launch.document(self.instance), "task": self.instance.task, "seed": self.instance.seed, **self.verdict.json(),
-                "agent": self.agent, "steps": self.steps, "dir": str(self.directory)}  # fmt: skip
+                "agent": self.agent, "steps": self.steps, "dir": str(self.directory),
+                "recording": str(self.recording) if self.recording else None}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,17 +63,23 @@ class Order:
 
 
 def run(request: launch.Request, order: Order, told: Told, shown: Callable[[Action, Observation | GymctlError], None]) -> Episode:
-    """Start, reset, let the agent act, verify, stop (unless it is kept), write result.json; the verdict counts whatever the agent did."""
-    with launch.started(request, told, keep=order.keep) as instance, session.opened(instance.name) as (_, client):
+    """Start, reset, let the agent act, verify, stop (unless it is kept), write result.json; the verdict counts whatever the agent did.
+
+    What is filmed is kept also when the episode is interrupted.
+    """
+    with launch.started(replace(request, task=order.task), told, keep=order.keep) as instance, session.opened(instance.name) as (_, client):
+        directory = _directory_of(instance.name)
         reset = session.reset(instance, client, task=order.task, task_file=order.task_file, seed=request.seed)
         mark = _last_call(instance, client)
         told.step(f"agent {shlex.join(order.agent)} acts in {instance.session}")
-        steps, agent, answer = _act(instance, client, order, shown)
+        with _filmed(instance, directory) if request.record else contextlib.nullcontext():
+            steps, agent, answer = _act(instance, client, order, shown)
         told.step("verifying")
         verdict = _verify(instance, client, order, answer, mark)
         instances.append(instance.name, {"type": "end", "agent": agent, "reset": reset["state"], "steps": steps})
-        directory = _keep_files(instance)
-    episode = Episode(instance, verdict, agent, steps, directory)
+        _keep_files(instance, directory)
+    recording = directory / film.FILM
+    episode = Episode(instance, verdict, agent, steps, directory, recording if recording.exists() else None)
     (directory / "result.json").write_text(json.dumps(episode.json(), indent=1, ensure_ascii=False))
     return episode
 
@@ -240,13 +249,27 @@ def describe(error: GymctlError) -> Json:
     return {"type": type(error).__name__, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}
 
 
-def _keep_files(instance: Instance) -> Path:
-    """Copy what an episode leaves to episodes/<name>-<time>: it outlives the instance."""
-    target = paths.state_dir() / "episodes" / f"{instance.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(2).hex()}"
-    target.mkdir(parents=True, mode=0o700)
+@contextlib.contextmanager
+def _filmed(instance: Instance, directory: Path) -> Iterator[None]:
+    """Film what is done inside; film and files are in `directory` after it, however it ends."""
+    directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+    try:
+        with film.filmed(instance, directory):
+            yield
+    finally:
+        _keep_files(instance, directory)
+
+
+def _directory_of(name: str) -> Path:
+    """episodes/<name>-<time>: where an episode's files go, which outlive the instance."""
+    return paths.state_dir() / "episodes" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(2).hex()}"
+
+
+def _keep_files(instance: Instance, target: Path) -> None:
+    """Copy what an episode leaves."""
+    target.mkdir(parents=True, mode=0o700, exist_ok=True)
     for name in ("episode.jsonl", "agent.log", "recipe.yaml", "log", "browser.log"):
         if (instance.directory / name).exists():
             shutil.copyfile(instance.directory / name, target / name)
     if (instance.directory / "steps").is_dir():
-        shutil.copytree(instance.directory / "steps", target / "steps")
-    return target
+        shutil.copytree(instance.directory / "steps", target / "steps", dirs_exist_ok=True)

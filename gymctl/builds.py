@@ -37,11 +37,11 @@ ASK_PYTHON = "import json, platform, sys; print(json.dumps({'version': sys.versi
 
 @runtime_checkable
 class Builder(Images, Protocol):
-    """An engine that can also pull, save and run a command in an image."""
+    """An engine that can also pull, export and run a command in an image."""
 
     def pull(self, ref: str, progress: Progress, /) -> str: ...
 
-    def save(self, ref: str, /) -> Iterator[bytes]: ...
+    def export(self, ref: str, /) -> Iterator[bytes]: ...
 
     def output(self, ref: str, argv: list[str], /) -> proc.Result: ...
 
@@ -328,7 +328,7 @@ def _written(builder: Builder, oci: Oci, artifact: Artifact, output: Path, docum
     archive = output / (oci.archive or f"{document['name']}.tar")
     with cache.disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)
-        _whole(archive, lambda file: _copy(builder.save(oci.ref), file, progress))
+        _whole(archive, lambda file: _copy(builder.export(oci.ref), file, progress))
     made, _ = manifests.images(archives.read(archive, "tar", progress))
     if len(made) != 1 or made[0].digest != artifact.digest:
         raise IntegrityError(

@@ -254,9 +254,9 @@ def end(name: str, told: Callable[[str], None] = lambda text: None) -> None:
         for module_name in runners.available():
             with contextlib.suppress(Unavailable):  # an engine that is not there has nothing of ours
                 sweep(module_name, name)
-    shutil.rmtree(folder(name), ignore_errors=True)
     for directory in paths.runtime_dirs(name):
         shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(folder(name), ignore_errors=True)  # last: a name that is still there is ended again
 
 
 def _refuse_while_starting(instance: Instance) -> None:

@@ -42,6 +42,7 @@ class Request:
     replace: bool = False
     checkpoint: Level | None = None
     fast_io: bool = False
+    record: bool = False
     task: Task | None = None
 
 
@@ -69,7 +70,7 @@ def run(request: Request, told: Told) -> Instance:
             instance.notes += fetched.notes
             instance.plan = {
                 "format": fetched.format, "image": fetched.image, "env": {**source.recipe.env, **request.env}, "options": options,
-                "hooks": msgspec.to_builtins(source.recipe.hooks), "settle": source.recipe.settle, "fast_io": request.fast_io,
+                "hooks": msgspec.to_builtins(source.recipe.hooks), "settle": source.recipe.settle, "fast_io": request.fast_io, "level": request.checkpoint,
             }  # fmt: skip
             way = _way(instance, source, request.port, request.checkpoint, request.task, told)
             told.step(f"starting {name} on {runner_name}")
@@ -78,21 +79,47 @@ def run(request: Request, told: Told) -> Instance:
     return instance
 
 
-def rewind(instance: Instance, told: Told, *, level: Level | None, task: Task | None) -> None:
-    """Start a machine anew under the same name, port and secrets: from a checkpoint at or below `level`, which must be there; without a level cold.
+def is_machine(instance: Instance) -> bool:
+    """Whether it is reset by being started anew; a server resets one session of many."""
+    return bool(getattr(instances.kind(instance.kind), "MACHINE", False))
 
-    Conflict, StartError, NotFound, Unsupported.
+
+def anew(instance: Instance, told: Told, *, level: Level | None = None, task: Task | None = None) -> None:
+    """What comes before `session.reset`: a machine is started anew, at `task` when there is one; with a server nothing happens.
+
+    From a checkpoint at or below `level`, NotFound where there is none; without a level from the one it was run with (kept anew
+    where it has gone), and cold when that was none. The instance's `form` and `checkpoint` say what came of it. Connections to it end.
+    """
+    if not is_machine(instance):
+        if level:
+            raise Unsupported(f"--checkpoint is for desktops, and {instance.name} is a {instance.kind}", hint="leave it out: a session is reset by its server")
+        return
+    wanted = level or instance.plan.get("level")
+    if level is None and wanted == "post_task" and task is None:
+        wanted = "post_start"
+    rewind(instance, told, level=wanted, task=task, must_exist=level is not None)
+
+
+def rewind(instance: Instance, told: Told, *, level: Level | None, task: Task | None, must_exist: bool = True) -> None:
+    """Start a machine anew under the same name, port and secrets: from the highest checkpoint up to `level` that is there, without a level cold.
+
+    Where none is there: NotFound if one `must_exist`, else cold, and the level is kept once it is reached. Conflict, StartError, Unsupported.
     """
     source, module = recipe.load(instance.source), instance.module()
     port = int(urlsplit(instance.url).port or 0)
     way = _way(instance, source, port, level, task, told)
     if level:
-        levels.store(module, instance.plan["options"])
+        levels.check(instance, module, way, must_exist=must_exist)
     told.step(f"stopping {instance.name}")
+    for helper in instance.helpers:
+        if helper["what"] != "view":  # who watches goes on watching
+            proc.end_group(proc.Process(helper["pid"], helper["started"]))
+    instance.helpers = [helper for helper in instance.helpers if helper["what"] == "view"]
+    instance.notes = [note for note in instance.notes if not note.startswith(levels.MADE)]
     module.stop(instance.handle)
     told.step(f"starting {instance.name} again")
     with contextlib.ExitStack() as undo:
-        _come_up(instance, module, way, told, undo, must_exist=level is not None)
+        _come_up(instance, module, way, told, undo, must_exist=level is not None and must_exist)
         undo.pop_all()
 
 
@@ -122,7 +149,7 @@ def _come_up(instance: Instance, module: ModuleType, way: Way, told: Told, undo:
     instance.notes += [note for note in instance.handle.get("notes", []) if note not in instance.notes]
     instance.save()
     _await(instance, module, way.source, told)
-    if getattr(instances.kind(instance.kind), "MACHINE", False):
+    if is_machine(instance):
         client = instances.kind(instance.kind).connect(instance)
         try:
             levels.go_on(instance, client, module, way, reached, told.step)
@@ -132,10 +159,10 @@ def _come_up(instance: Instance, module: ModuleType, way: Way, told: Told, undo:
 
 
 def _check_machine(request: Request, source: Source) -> None:
-    """UsageError for what only a machine has, asked of a server."""
+    """Unsupported for what only a machine has, asked of a server."""
     if getattr(instances.kind(source.recipe.kind), "MACHINE", False):
         return
-    for asked, option in ((request.checkpoint, "--checkpoint"), (request.fast_io, "--fast-io")):
+    for asked, option in ((request.checkpoint, "--checkpoint"), (request.fast_io, "--fast-io"), (request.record, "--record")):
         if asked:
             hint = "`gymctl reset` puts a session into its first state"
             raise Unsupported(f"{option} is for desktops, and {source.recipe.name} is a {source.recipe.kind}", hint=hint)
@@ -286,6 +313,13 @@ def document(instance: Instance) -> dict[str, Any]:
         "session": instance.session, "image": instance.image, "key": instance.key, "token": instance.token, "env": environment(instance),
         "form": instance.form, "checkpoint": instance.checkpoint, "started": instance.started, "notes": instance.notes, "versions": instance.versions,
     }  # fmt: skip
+
+
+def origin(instance: Instance) -> str:
+    """How a machine came up, for people: `cold`, or `from the checkpoint post_start (disk)`; "" for a server."""
+    if not is_machine(instance):
+        return ""
+    return f"from the checkpoint {instance.checkpoint} ({instance.form})" if instance.checkpoint else instance.form
 
 
 def environment(instance: Instance) -> dict[str, str]:

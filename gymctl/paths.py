@@ -47,6 +47,13 @@ def cache_dir() -> Path:
     return _directory(CACHE_VARIABLE, "user_cache_path")
 
 
+def cache_id() -> str:
+    """The same for this cache directory: what an engine keeps for it."""
+    import hashlib
+
+    return hashlib.sha256(os.fsencode(cache_dir())).hexdigest()[:12]
+
+
 def instances_dir() -> Path:
     """The directory that holds one directory an instance."""
     return _made(state_dir() / "instances")
@@ -60,18 +67,22 @@ def state_id() -> str:
 
 
 def runtime_dirs(name: str) -> list[Path]:
-    """Where an instance's helpers have sockets and temp files: one directory each, removed when the instance ends."""
-    return sorted(_runtime_base().glob(f"{_runtime_prefix(name)}*"))
+    """Where an instance's processes have sockets and temp files, removed when it ends: all of them, or by `NAME/PART` those of a part."""
+    prefix = _runtime_prefix(name)
+    return sorted(_runtime_base().glob(f"{prefix}*" if "/" in name else f"{prefix.removesuffix('-')}[.-]*"))
 
 
 def make_runtime_dir(name: str) -> Path:
-    """A new one, for this user only; those of earlier helpers go. A short path: a socket's holds 108 bytes at the most."""
+    """A new one for an instance's helper, or by `NAME/PART` for a part of it, for this user only; earlier ones of the same go.
+
+    A short path: a socket's holds 108 bytes at the most.
+    """
     import tempfile
 
     base = _runtime_base()
     if base != Path(os.environ.get("XDG_RUNTIME_DIR", "")):
         _private(_made(base))
-    for earlier in runtime_dirs(name):
+    for earlier in _runtime_base().glob(f"{_runtime_prefix(name)}*"):
         shutil.rmtree(earlier, ignore_errors=True)
     try:
         return Path(tempfile.mkdtemp(prefix=_runtime_prefix(name), dir=base))
@@ -82,7 +93,8 @@ def make_runtime_dir(name: str) -> Path:
 def _runtime_prefix(name: str) -> str:
     import hashlib
 
-    return f"gymctl-{hashlib.sha256(f'{state_id()}/{name}'.encode()).hexdigest()[:12]}-"
+    instance, dot, part = name.partition("/")
+    return f"gymctl-{hashlib.sha256(f'{state_id()}/{instance}'.encode()).hexdigest()[:12]}{'.' if dot else ''}{part}-"
 
 
 def _runtime_base() -> Path:

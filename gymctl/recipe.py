@@ -36,6 +36,10 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 """How far an environment had come when a checkpoint was made, the least first."""
 
 
+MACHINES = ("desktop",)
+"""Kinds that are one machine, in which commands run."""
+
+
 class Ready(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How to know that it serves: a path that answers 200, within `timeout` seconds."""
 
@@ -205,6 +209,10 @@ def load(name: str) -> Source:
     document = marked.load(path)
     recipe = document.convert(Recipe)
     image_directory = _image_directory(document, path, recipe)
+    if recipe.kind not in MACHINES:
+        for field in ("hooks", "settle"):
+            if field in document.data:
+                document.problem((field,), f"only a {' or a '.join(MACHINES)} has them, and this is a {recipe.kind}")
     document.check()
     return Source(recipe, path.parent, load_image(image_directory), image_directory)
 

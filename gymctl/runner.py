@@ -8,7 +8,6 @@ and the errors all say the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -205,21 +204,16 @@ class Memory(Protocol):
 
 @runtime_checkable
 class Files(Protocol):
-    """Can copy files and trees in and out; modes are kept, and no symbolic link leads out of what was asked for."""
+    """Can copy a file or a tree in and out: modes are kept, and no symbolic link leads out of what was copied. The second path is the copy's own."""
 
-    def put(self, handle: Handle, src: Path, dst: str, /) -> None: ...
+    def put(self, handle: Handle, src: Path, dst: str, /) -> None:
+        """Copy to `dst`, folders above it made; a file that is there is replaced. NotFound, UsageError, Conflict."""
 
-    def get(self, handle: Handle, src: str, dst: Path, /) -> None: ...
-
-
-@runtime_checkable
-class Records(Protocol):
-    """Can record a film."""
-
-    def record(self, handle: Handle, dest: Path, /) -> AbstractContextManager[None]: ...
+    def get(self, handle: Handle, src: str, dst: Path, /) -> None:
+        """Copy to `dst`, whole or not at all. NotFound, IntegrityError, Conflict."""
 
 
-ABILITIES: dict[str, type] = {"images": Images, "checkpoints": Checkpoints, "memory": Memory, "files": Files, "records": Records}
+ABILITIES: dict[str, type] = {"images": Images, "checkpoints": Checkpoints, "memory": Memory, "files": Files}
 
 
 def features(module: ModuleType) -> dict[str, bool]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,10 +110,12 @@ def step(instance: Instance, client: wire.Client, action: Action, *, session: st
     """Do one action; the line in episode.jsonl is written whether it worked or not."""
     chosen = session_of(instance, session)
     line: Json = {"type": "step", "session": chosen, "action": action.name, "args": action.args}
+    began = time.monotonic()
     try:
         observation: Observation = instances.kind(instance.kind).step(client, chosen, action)
     except GymctlError as error:
-        instances.append(instance.name, {**line, "error": {"type": type(error).__name__, "message": error.message}})
+        told = {"type": type(error).__name__, "message": error.message}
+        instances.append(instance.name, {**line, "error": told, "elapsed": round(time.monotonic() - began, 6)})
         raise
     instances.append(instance.name, {**line, "observation": observation.value, "elapsed": round(observation.elapsed, 6)})
     return observation
@@ -161,7 +164,7 @@ def verify(
     chosen = session_of(instance, session)
     if (failed := _after_task(instance, client)) is not None:
         return failed
-    asked = [check for check in checks if check.get("type") != "rubric"]
+    asked = [{**check, "answer": answer} if check.get("type") == "evaluator" else check for check in checks if check.get("type") != "rubric"]
     questions = _questions([check for check in checks if check.get("type") == "rubric"], claims)
     verdict = _state_verdict(instance, client, chosen, asked, timeout) if asked else Verdict("passed", 1.0)
     if questions and verdict.verdict == "passed":

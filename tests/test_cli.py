@@ -46,7 +46,7 @@ VERDICT: dict[str, Any] = {
 SHAPES = {
     "run": shape(**RUN),
     "episode": shape(
-        **RUN, **VERDICT, task=TEXT, seed={"type": ["integer", "null"]}, steps={"type": "integer"}, dir=TEXT,
+        **RUN, **VERDICT, task=TEXT, seed={"type": ["integer", "null"]}, steps={"type": "integer"}, dir=TEXT, recording=OPTIONAL_TEXT,
         agent=shape(extra=True, exit={"type": "integer"}, timed_out={"type": "boolean"}),
     ),
     "verify": shape(**VERDICT),

@@ -14,14 +14,14 @@ LAYERS = [
     {"cli", "", "env", "__main__"},
     {"agents"},
     {"launch", "doctor"},
-    {"session", "builds"},
+    {"session", "builds", "film"},
     {"levels"},
     {"assets"},
     {"instances"},
     {"runners", "kinds", "evaluators"},
     {"vm", "browser", "desktop"},
     {"recipe", "runner", "cache"},
-    {"marked", "manifests", "archives", "episode", "proc", "wire", "paths"},
+    {"marked", "manifests", "archives", "trees", "episode", "proc", "wire", "paths"},
     {"errors"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gymctl.cli import ui
-from gymctl.errors import IntegrityError, Unavailable
+from gymctl.errors import Conflict, IntegrityError, Unavailable
+
+if TYPE_CHECKING:
+    from gymctl.levels import Store
 
 EPILOG = ui.examples("gymctl cache ls", "gymctl cache verify", "gymctl cache gc", "gymctl cache gc --all")
 
@@ -23,17 +26,42 @@ def command() -> None:
 @command.command("ls", epilog=ui.examples("gymctl cache ls --json"))
 @ui.json_option
 def ls(as_json: bool) -> None:
-    """List the objects, largest first."""
+    """List the objects, largest first, and the checkpoints that runners keep."""
     from gymctl import cache
 
-    rows = cache.entries()
+    rows, kept = cache.entries(), list(_checkpoints())
     if as_json:
-        ui.print_json(rows)
-    elif rows:
+        ui.print_json([*rows, *({"checkpoint": key, "runner": store.runner, "form": store.form, "what": what} for store, key, what in kept)])
+    elif rows or kept:
         uses = ["; ".join(str(use.get("what", use["key"][:12])) for use in row["used_by"]) for row in rows]
-        ui.table(("OBJECT", "SIZE", "WHAT"), [[row["sha256"][:20], ui.size(row["bytes"]), use] for row, use in zip(rows, uses, strict=True)])
+        objects = [[row["sha256"][:20], ui.size(row["bytes"]), use] for row, use in zip(rows, uses, strict=True)]
+        ui.table(("OBJECT", "SIZE", "WHAT"), [*objects, *([key[:20], "", f"checkpoint on {store.runner}: {what}"] for store, key, what in kept)])
     else:
         click.echo("the cache is empty", err=True)
+
+
+def _checkpoints() -> Iterator[tuple[Store, str, str]]:
+    """(where, key, what it is) of every checkpoint that a runner keeps; one that cannot be asked is named and left out."""
+    from gymctl import levels
+
+    for store in levels.stores():
+        try:
+            kept = store.kept()
+        except Unavailable as error:
+            ui.note(f"{store.runner}: not asked: {error.message}")
+            continue
+        yield from ((store, key, what) for key, what in sorted(kept.items()))
+
+
+def _drop_checkpoints() -> Iterator[dict[str, Any]]:
+    """Remove those that nobody uses: {path, bytes} each."""
+    for store, key, what in list(_checkpoints()):
+        try:
+            store.drop(key)
+        except Conflict as error:
+            ui.note(error.message)
+            continue
+        yield {"path": f"checkpoint {key[:12]} on {store.runner}: {what}", "bytes": 0}
 
 
 @command.command("verify", epilog=ui.examples("gymctl cache verify"))
@@ -54,7 +82,7 @@ def verify(as_json: bool) -> None:
 
 
 @command.command("gc", epilog=ui.examples("gymctl cache gc", "gymctl cache gc --all --json"))
-@click.option("--all", "everything", is_flag=True, help="Also objects that could be used again.")
+@click.option("--all", "everything", is_flag=True, help="Also objects and checkpoints that could be used again; one that an instance uses stays.")
 @ui.json_option
 def gc(everything: bool, as_json: bool) -> None:
     """Remove temp files, dead claims, orphaned processes, containers and networks of ours, and objects nothing names."""
@@ -69,12 +97,13 @@ def gc(everything: bool, as_json: bool) -> None:
         for name in instances.dead_claims():
             instances.stop(name, told.step)
             ended.append(name)
-        removed = [*cache.gc(everything=everything), *_tidied(runners)]
+        checkpoints = list(_drop_checkpoints()) if everything else []
+        removed = [*checkpoints, *cache.gc(everything=everything), *_tidied(runners)]
     freed = sum(row["bytes"] for row in removed)
     if as_json:
         ui.print_json({"ended": ended, "removed": removed, "bytes": freed})
     else:
-        click.echo(f"ended {len(ended)} leftovers, removed {len(removed)} files, freed {ui.size(freed)}")
+        click.echo(f"ended {len(ended)} leftovers, removed {len(removed)} things, freed {ui.size(freed)}")
 
 
 def _tidied(runners: ModuleType) -> Iterator[dict[str, Any]]:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from gymctl.cli import complete, ui
 from gymctl.errors import UsageError
 
+if TYPE_CHECKING:
+    from gymctl.episode import Json
+    from gymctl.instances import Instance
+    from gymctl.recipe import Task
+    from gymctl.runner import Told
+
 EPILOG = ui.examples(
     "gymctl reset agent-environment --universe sales-team",
     "gymctl reset agent-environment --task move-standup",
     "gymctl reset agent-environment --session mine",
+    "gymctl reset linux-desktop --checkpoint post_start",
 )
 
 
@@ -20,10 +29,11 @@ EPILOG = ui.examples(
 @click.option("--universe", metavar="U", help="The scenario to load.")
 @click.option("--pack", metavar="P", help="The data pack to load.")
 @click.option("--task", metavar="T", help="The state in which this task begins, with only its tools.", shell_complete=complete.tasks)
+@click.option("--checkpoint", type=click.Choice(ui.LEVELS), help="Start a desktop anew from this checkpoint, or the next below (default: as it was run).")
 @click.option("--seed", type=int, metavar="N", help="Seed of everything random.")
 @ui.json_option
-def command(name: str, session: str | None, universe: str | None, pack: str | None, task: str | None, seed: int | None, as_json: bool) -> None:
-    """Put a session into a known state. Nothing else of the instance is touched."""
+def command(name: str, session: str | None, universe: str | None, pack: str | None, task: str | None, as_json: bool, **more: Any) -> None:
+    """Put a session into a known state; nothing else of the instance is touched. A desktop, which is one machine, is started anew."""
     from gymctl import session as sessions
 
     state = universe if universe is not None else pack
@@ -31,15 +41,44 @@ def command(name: str, session: str | None, universe: str | None, pack: str | No
         raise UsageError("--task says the state itself", hint="leave --universe and --pack out")
     if universe is not None and pack is not None:
         raise UsageError("--universe and --pack are the same thing for different kinds: give one")
-    with ui.telling() as told, sessions.opened(name) as (instance, client):
-        told.step(f"resetting {name}")
-        chosen = sessions.task_of(instance, task) if task is not None else None
-        file = sessions.task_file(task)
-        document = sessions.reset(instance, client, session=session, state=state, task=chosen, task_file=file, seed=seed)
+    with ui.telling() as told:
+        notes = _anew(name, session, state, task, more["checkpoint"], told)
+        with sessions.opened(name) as (instance, client):
+            told.step(f"resetting {name}")
+            chosen = sessions.task_of(instance, task) if task is not None else None
+            file = sessions.task_file(task)
+            document = sessions.reset(instance, client, session=session, state=state, task=chosen, task_file=file, seed=more["seed"])
     if as_json:
         ui.print_json(document)
         return
+    for note in notes:
+        ui.note(note)
+    _show(instance, document, chosen)
+
+
+def _anew(name: str, session: str | None, state: str | None, task: str | None, level: Any, told: Told) -> list[str]:
+    """Start a machine anew, while nobody else uses it; what there is to say of that."""
+    from gymctl import instances, launch
+    from gymctl import session as sessions
+
+    instance = instances.get(name)
+    if not launch.is_machine(instance) and level is None:
+        return []
+    if (session is not None and session != instance.session) or state is not None:
+        raise UsageError(f"{name} is one machine: it has one session, and no universes or packs", hint="leave --session, --universe and --pack out")
+    with instances.locked(name, exclusive=True, told=told.step):
+        instance = instances.get(name)
+        before = instance.notes
+        launch.anew(instance, told, level=level, task=sessions.task_of(instance, task) if task is not None else None)
+        return [note for note in instance.notes if note not in before]
+
+
+def _show(instance: Instance, document: Json, task: Task | None) -> None:
+    from gymctl import launch
+
     rows = sum(count for tables in document["contents"].values() if isinstance(tables, dict) for count in tables.values())
-    click.echo(f"session {document['session']} is at the start of {chosen.id if chosen else document['state']}{f' ({rows} rows)' if rows else ''}")
-    if chosen:
-        click.echo(chosen.prompt)
+    origin = launch.origin(instance)
+    place = f" is at the start of {task.id if task else document['state']}" if task or not origin else " is as it came up"
+    click.echo(f"session {document['session']}{place}{f', started anew {origin}' if origin else ''}{f' ({rows} rows)' if rows else ''}")
+    if task:
+        click.echo(task.prompt)

@@ -28,6 +28,9 @@ EPILOG = ui.examples(
 @click.option("--image", metavar="REF|FILE", help="Run the recipe on another image: a reference, an archive or a directory.")
 @click.option("-e", "--env", multiple=True, metavar="K=V", help="A variable of the environment's server; may be repeated.")
 @click.option("--opt", multiple=True, metavar="K=V", help="An option of the runner (`gymctl doctor --features` lists them); may be repeated.")
+@click.option("--checkpoint", type=click.Choice(ui.LEVELS), help="Start a desktop from this checkpoint, or the next below; made when it is missing.")
+@click.option("--fast-io", is_flag=True, help="See and act by the fastest way the runner has (desktops).")
+@click.option("--record", is_flag=True, help="Film the episode of a desktop: recording.mp4, and its steps in recording.vtt.")
 @click.option("--task", metavar="T", help="Reset to this task: its id, or a task file.", shell_complete=complete.tasks)
 @click.option("--agent", metavar="CMD", help="Let an agent act, verify, report: a command, or oracle, noop, random.")
 @click.option("--seed", type=int, metavar="N", help="Seed of everything random.")
@@ -45,18 +48,21 @@ def command(**given: Any) -> int:
     episode = given["agent"] is not None
     if episode and given["task"] is None:
         raise UsageError("--agent needs --task", hint=f"`gymctl recipes {given['recipe']}` lists the tasks")
-    for option in ("remove", "timeout", "judge"):
+    for option in ("remove", "timeout", "judge", "record"):
         if given[option] and not episode:
             raise UsageError(f"--{'rm' if option == 'remove' else option} needs --agent")
+    if given["checkpoint"] == "post_task" and given["task"] is None:
+        raise UsageError("--checkpoint post_task needs --task", hint="it is the state in which that task begins")
     return _episode(given) if episode else _start(given)
 
 
-def _request(given: dict[str, Any], name: str | None) -> Any:
+def _request(given: dict[str, Any], name: str | None, task: Any) -> Any:
     from gymctl import launch
 
     return launch.Request(
         recipe=given["recipe"], runner=given["runner"], name=name, port=given["port"], image=given["image"],
         env=fields(given["env"], "-e"), options=fields(given["opt"], "--opt"), seed=given["seed"], replace=given["replace"],
+        checkpoint=given["checkpoint"], fast_io=given["fast_io"], record=given["record"], task=task,
     )  # fmt: skip
 
 
@@ -65,7 +71,7 @@ def _start(given: dict[str, Any]) -> int:
 
     task = recipe.load_task(recipe.load(given["recipe"]).directory, given["task"]) if given["task"] else None
     with ui.telling() as told:
-        instance = launch.run(_request(given, given["name"]), told)
+        instance = launch.run(_request(given, given["name"], task), told)
         if task or getattr(instances.kind(instance.kind), "NEEDS_RESET", False):
             with contextlib.ExitStack() as undo:  # when what was asked for does not come about, nothing of it stays
                 undo.callback(instances.stop, instance.name, told.step)
@@ -77,7 +83,8 @@ def _start(given: dict[str, Any]) -> int:
         return 0
     for note in instance.notes:
         ui.note(note)
-    click.echo(f"{instance.name} runs on {instance.runner}: {instance.url}")
+    origin = launch.origin(instance)
+    click.echo(f"{instance.name} runs on {instance.runner}: {instance.url}{f', started {origin}' if origin else ''}")
     click.echo(f"session {instance.session}{f', at the start of {task.id}' if task else ''}")
     click.echo(f"next: gymctl step {instance.name} ACTION; gymctl stop {instance.name}", err=True)
     return 0
@@ -97,7 +104,7 @@ def _episode(given: dict[str, Any]) -> int:
     if not given["as_json"]:
         click.echo(f"task {task.id}: {task.prompt.strip()}")
     with ui.telling() as told:
-        episode = agents.run(_request(given, name), order, told, _quiet if given["as_json"] else _show)
+        episode = agents.run(_request(given, name, task), order, told, _quiet if given["as_json"] else _show)
     if given["as_json"]:
         ui.print_json(episode.json())
     else:
@@ -124,9 +131,14 @@ def _show(action: Any, outcome: Any) -> None:
 
 
 def _show_end(episode: Any) -> None:
+    from gymctl import launch
     from gymctl.cli.verify import show
 
     agent, instance = episode.agent, episode.instance
+    if origin := launch.origin(instance):
+        click.echo(f"{instance.name} was started {origin}")
+    if episode.recording:
+        click.echo(f"film: {episode.recording}")
     if agent["timed_out"]:
         ui.warn("the agent ran out of time")
     elif agent["exit"]:

@@ -7,23 +7,28 @@ import errno
 import io
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gymctl import paths, proc
 from gymctl.errors import Conflict, StartError, UsageError
 from gymctl.proc import Result
 from gymctl.runner import KILLED, Handle, Need, Option, Plan, Spec, Status
+from gymctl.runners import docker_checkpoints, docker_exec, docker_files, docker_network
 from gymctl.runners import docker_engine as engine
-from gymctl.runners import docker_exec, docker_network
-from gymctl.runners.docker_images import build, has, labels, load, output, pull, save
-from gymctl.runners.docker_network import tidy
+from gymctl.runners.docker_checkpoints import checkpoints, drop, save
+from gymctl.runners.docker_images import build, export, has, labels, load, output, pull
 from gymctl.runners.docker_probe import doctor
 
 if TYPE_CHECKING:
     from docker.api.client import APIClient
 
-__all__ = ["SPEC", "build", "doctor", "exec", "find", "has", "labels", "load", "logs", "output", "pull", "save", "start", "status", "stop", "tidy"]
+__all__ = [
+    "SPEC", "build", "checkpoints", "doctor", "drop", "exec", "export", "find", "get", "has", "labels", "load", "logs", "output", "pull", "put", "restore",
+    "save", "start", "status", "stop", "tidy",
+]  # fmt: skip
 
 LABEL = "gymctl.label"
 SPEC = Spec(
@@ -37,7 +42,7 @@ SPEC = Spec(
         Option("memory", str, "memory limit, swap included: 512m, 2g"),
         Option("cpus", float, "how many CPUs at most: 0.5, 2"),
         Option("pids", int, "how many processes and threads at most"),
-        Option("network", str, "true: may reach the network; false: may not; or the name of a network of the engine"),
+        Option("network", str, "true: may reach the network; false: may not; or the name of a network of the engine", keyed=False),
         Option("shm_size", str, "size of /dev/shm: 64m, 1g"),
     ),
     isolated=True,
@@ -46,6 +51,8 @@ SPEC = Spec(
         "Ports that this machine opens on all its addresses stay in reach. The bridge stays until `gymctl cache gc`."
     ),
 )
+RUNTIME = "/run/gymctl"
+"""Where a server that has secrets may write them: memory, which no checkpoint keeps."""
 PORT_TAKEN = ("port is already allocated", "address already in use")
 LAST_LINES = 5
 
@@ -65,6 +72,11 @@ def start(plan: Plan, /) -> Handle:
         if plan.host_port:
             raise _port_conflict(api, plan.host_port)
     raise StartError("the engine found no free port on 127.0.0.1 in two tries", hint="is the range of local ports used up? `gymctl ps --all` shows what runs")
+
+
+def restore(plan: Plan, key: str, /) -> Handle:
+    """`start`, from a checkpoint; NotFound, IntegrityError, and what `start` raises."""
+    return start(replace(plan, image=docker_checkpoints.image(key)))
 
 
 def _choices(plan: Plan, notes: list[str]) -> Iterator[int]:
@@ -129,7 +141,8 @@ def _create(api: APIClient, plan: Plan, host_port: int) -> str:
 
 
 def _variables(plan: Plan) -> dict[str, str]:
-    return {**plan.env, **plan.secrets, **{variable: str(number) for variable, number in plan.ports.items()}}
+    runtime = {"RUNTIME_DIRECTORY": RUNTIME} if plan.secrets else {}
+    return {**runtime, **plan.env, **plan.secrets, **{variable: str(number) for variable, number in plan.ports.items()}}
 
 
 def _container_name(label: str) -> str:
@@ -141,6 +154,8 @@ def _limits(plan: Plan) -> dict[str, Any]:
     memory = _bytes("memory", given["memory"]) if "memory" in given else int((plan.mem_gb or 0) * 2**30)
     cpus = _over_zero("cpus", given["cpus"]) if "cpus" in given else plan.cpus or 0
     limits: dict[str, Any] = {"log_config": {"Type": "json-file", "Config": {"max-size": "20m", "max-file": "2"}}, **_network(plan)}
+    if plan.secrets:
+        limits["tmpfs"] = {RUNTIME: "mode=0755"}
     if memory:
         limits |= {"mem_limit": memory, "memswap_limit": memory}
     if cpus:
@@ -214,7 +229,9 @@ def _handle(api: APIClient, plan: Plan, container: str, notes: list[str]) -> Han
         notes = [note for note in notes if not note.endswith("another was chosen")]
     if engine.host().startswith(("tcp://", "ssh://")):
         notes = [*notes, f"the engine is at {engine.host()}: 127.0.0.1:{port} is an address of that machine"]
-    return {"container": container, "url": f"http://127.0.0.1:{port}", "ports": published, "image": info["Image"], "notes": notes}
+    return {
+        "container": container, "url": f"http://127.0.0.1:{port}", "ports": published, "image": info["Image"], "secrets": sorted(plan.secrets), "notes": notes,
+    }  # fmt: skip
 
 
 def _name_conflict(api: APIClient, name: str, plan: Plan) -> Conflict:
@@ -276,6 +293,21 @@ def stop(handle: Handle, /) -> None:
     """Remove the container, running or not; idempotent."""
     if handle.get("container"):
         _remove(engine.client(), handle["container"])
+
+
+def put(handle: Handle, src: Path, dst: str, /) -> None:
+    """Copy a file or tree into the container, where it belongs to whom its folder there belongs to. NotFound, UsageError, Conflict."""
+    docker_files.put(handle["container"], src, dst)
+
+
+def get(handle: Handle, src: str, dst: Path, /) -> None:
+    """Copy a file or tree out of the container; whole or not at all. NotFound, IntegrityError, Conflict."""
+    docker_files.get(handle["container"], src, dst)
+
+
+def tidy() -> list[str]:
+    """Remove what no instance uses: our networks, checkpoints half made; what went, in words."""
+    return [*docker_network.tidy(), *docker_checkpoints.tidy()]
 
 
 def _remove(api: APIClient, container: str) -> None:

@@ -1,4 +1,4 @@
-"""Runner `docker`, its images: what the engine has, and load, pull, build, save and one-off runs of them."""
+"""Runner `docker`, its images: what the engine has, and load, pull, build, export and one-off runs of them."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _build_error(ref: str, words: str, said: list[str]) -> Exception:
     return error
 
 
-def save(ref: str, /) -> Iterator[bytes]:
+def export(ref: str, /) -> Iterator[bytes]:
     """An image as a docker archive, in chunks."""
     api = engine.client(engine.LONG_TIMEOUT)
     with engine.failures(f"saving {ref}"):

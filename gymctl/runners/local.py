@@ -6,13 +6,14 @@ import contextlib
 import errno
 import importlib.metadata
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gymctl import cache, proc
-from gymctl.errors import Conflict, StartError, Unavailable
+from gymctl import cache, paths, proc, trees
+from gymctl.errors import Conflict, NotFound, StartError, Unavailable, UsageError
 from gymctl.proc import LABEL_VARIABLE, Process, Result
 from gymctl.runner import Finding, Handle, Need, Plan, Spec, Status
 
@@ -27,6 +28,8 @@ SPEC = Spec(
     notes="The environment runs with your rights, on your network; its resources are not limited.",
 )
 INSTALL_TIMEOUT = 600
+STOP_SECONDS = 15.0
+"""What ends by itself leaves nothing behind, and a desktop of ten programs needs a while."""
 
 
 def start(plan: Plan, /) -> Handle:
@@ -35,17 +38,18 @@ def start(plan: Plan, /) -> Handle:
     python = _interpreter(directory, plan.image.get("requirements"), plan.told)
     listener, port, note = _bind(plan)
     further = {variable: _free_port() for variable in plan.ports}
+    runtime = {"RUNTIME_DIRECTORY": str(paths.make_runtime_dir(_runtime_name(plan.label)))} if plan.secrets else {}
     with listener:
         argv = [python if word == "python" else word for word in plan.image["run"]]
         env = proc.environment({
-            **plan.env, **plan.secrets, **{variable: str(number) for variable, number in further.items()},
+            **runtime, **plan.env, **plan.secrets, **{variable: str(number) for variable, number in further.items()},
             LABEL_VARIABLE: plan.label, "LISTEN_FD": str(listener.fileno()), "PORT": str(port),
             "DATA_DIR": str(plan.directory / "data"), "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1",
             **(_module_path() if python == sys.executable else {}),
         })  # fmt: skip
         process = proc.spawn(argv, env=env, cwd=directory, log=plan.directory / "log", pass_fds=[listener.fileno()])
     return {
-        "pid": process.pid, "started": process.started, "label": plan.label, "log": str(plan.directory / "log"),
+        "pid": process.pid, "started": process.started, "label": plan.label, "log": str(plan.directory / "log"), "home": str(plan.directory / "data" / "home"),
         "url": f"http://127.0.0.1:{port}", "ports": {str(plan.port): port, **{str(plan.ports[variable]): number for variable, number in further.items()}},
         "notes": [note] if note else [],
     }  # fmt: skip
@@ -144,15 +148,15 @@ def status(handle: Handle, /) -> Status:
 
 
 def stop(handle: Handle, /) -> None:
-    """End the server's whole group, and whatever else carries its label."""
-    proc.end_group(_process(handle))
+    """End the server's whole group, and whatever else carries its label; its sockets go."""
+    proc.end_group(_process(handle), grace=STOP_SECONDS)
     proc.end_labeled(handle["label"])
+    for directory in paths.runtime_dirs(_runtime_name(handle["label"])):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def find() -> dict[str, Handle]:
     """Our servers that run, by label: the leader of each session."""
-    from gymctl import paths
-
     found: dict[str, Handle] = {}
     for label, process in proc.labeled(f"{paths.state_id()}/"):
         if label not in found or proc.is_leader(process):
@@ -163,6 +167,27 @@ def find() -> dict[str, Handle]:
 def exec(handle: Handle, argv: list[str], /, *, input: str | None = None, timeout: float = 60) -> Result:
     """Run a command beside the server, as this user."""
     return proc.run(argv, input=input, timeout=timeout, env=proc.environment({LABEL_VARIABLE: handle["label"]}))
+
+
+def put(handle: Handle, src: Path, dst: str, /) -> None:
+    """Copy into the instance's own home, where a desktop's programs have theirs; nothing else of this machine is the instance's. UsageError, Conflict."""
+    trees.copy(src, _in_home(handle, dst))
+
+
+def get(handle: Handle, src: str, dst: Path, /) -> None:
+    """Copy out of the instance's own home. NotFound, UsageError, Conflict."""
+    trees.copy(_in_home(handle, src), dst)
+
+
+def _in_home(handle: Handle, path: str) -> Path:
+    """A path in the instance's home: a relative one, or an absolute one that leads there. Links on the way are followed first."""
+    if not handle.get("home"):
+        raise NotFound("the record of this instance does not say where its home is")
+    home = Path(handle["home"]).resolve()
+    found = Path(os.path.realpath(home / path.removeprefix("~/")))
+    if not found.is_relative_to(home) or found == home:
+        raise UsageError(f"{path} is not in the instance's home, {home}", hint="runner local runs on this machine: reach other files with its own commands")
+    return found
 
 
 def logs(handle: Handle, /) -> Iterator[str]:
@@ -187,6 +212,11 @@ def doctor(workdir: Path, /) -> Iterator[Finding]:
         yield Finding("adoption", told, "/proc tells whose a process is" if told else "there is no /proc", "" if told else "mount /proc")
     else:
         yield Finding("adoption", None, "no /proc: processes of a killed gymctl are not found again")
+
+
+def _runtime_name(label: str) -> str:
+    """Apart from the folder of the instance's helpers, which come and go while it runs."""
+    return f"{label.partition('/')[2]}/server"
 
 
 def _process(handle: Handle) -> Process:
