@@ -36,6 +36,8 @@ class Desk:
         self.accessibility = Accessibility()
         self.recorder = Recorder(display)
         self._awaited = set(os.environ.get("DESKTOP_CLASSES", "").lower().split())
+        self._colorless = "tint2" in self._awaited
+        """Nothing has been seen of a panel yet, which is never of one color; its window is there before it is painted."""
         self._parts: dict[str, tuple[Any, Connection]] = {}
         self._lock = threading.RLock()
 
@@ -101,7 +103,8 @@ class Desk:
             if facts["window_manager"] is None:
                 reasons.append("no window manager runs yet")
             windows = self.windows.all()
-            if frame.state == "one-color" and not windows:
+            self._colorless = self._colorless and frame.state == "one-color"
+            if self._colorless or (frame.state == "one-color" and not windows):
                 reasons.append("nothing has been painted yet: the screen is of one color")
             self._awaited -= {window.class_name.lower() for window in windows}
             reasons += [f"{name} has not been painted yet" for name in sorted(self._awaited)]
