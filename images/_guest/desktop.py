@@ -50,6 +50,7 @@ OURS = (
     "RESOLUTION",
     "DESKTOP_USER",
     "NOTIFY_SOCKET",
+    "RUNTIME_DIRECTORY",
 )
 RESTARTS = 5
 
@@ -254,7 +255,7 @@ def _x_cookie(cookie: bytes, family: int, host: str = "", number: str = "") -> b
 
 
 def _folder(user: pwd.struct_passwd | None) -> Path:
-    made = Path(tempfile.mkdtemp(prefix="desktop-"))
+    made = Path(tempfile.mkdtemp(prefix="desktop-", dir=os.environ.get("RUNTIME_DIRECTORY")))
     if user and os.getuid() == 0:
         os.chown(made, user.pw_uid, user.pw_gid)
     return made
