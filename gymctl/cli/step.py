@@ -19,6 +19,9 @@ EPILOG = ui.examples(
     """gymctl step agent-environment '{"action": "email_search", "args": {"query": "invoice"}}'""",
     "gymctl step calendr click 'text=New event'",
     "gymctl step calendr screenshot page.png",
+    "gymctl step linux-desktop click 'push button=Save' in Mousepad",
+    "gymctl step linux-desktop key ctrl+s screenshot:=true",
+    """gymctl step linux-desktop '[{"mouse": {"left_click": [80, 60]}}, {"keyboard": {"text": "hello"}}]'""",
     """echo '{"action": "email_search", "args": {"query": "invoice"}, "id": 1}' | gymctl step agent-environment --stdin""",
 )
 
@@ -40,6 +43,10 @@ def command(name: str, action: tuple[str, ...], session: str | None, from_stdin:
     A website:  goto PATH; click SELECTOR | X Y; fill SELECTOR TEXT; type TEXT; press KEYS;
                 select SELECTOR VALUE; drag FROM TO; scroll DY; back; wait-for SELECTOR;
                 upload SELECTOR FILE...; snapshot; screenshot [FILE]; state [TABLE]
+    A desktop:  click [right|double...] PLACE; move, drag, scroll; type TEXT; key CHORD;
+                wait S; wait-change; wait-stable; screenshot [FILE] [--fresh]; a11y; windows;
+                activate W; close W; exec LINE; launch LINE; put, get; clipboard [TEXT];
+                PLACE: X Y, window=W [X Y] or ROLE=NAME [in W]; also gym-anything's JSON
     """
     from gymctl import session as sessions
 
@@ -78,11 +85,13 @@ def _lines(instance: Any, client: Any, session: str | None) -> None:
 
 
 def _readable(value: Any) -> str:
-    """Content blocks as text, JSON in them indented; a page with its snapshot below."""
+    """Content blocks as text, JSON in them indented; a page with its snapshot below, or a desktop's tree."""
     from gymctl.wire import printable
 
-    if isinstance(value, dict) and isinstance(value.get("snapshot"), str):
-        return f"{_readable({k: v for k, v in value.items() if k != 'snapshot'})}\n{printable(value['snapshot'])}"
+    for tree in ("snapshot", "a11y"):
+        if isinstance(value, dict) and isinstance(value.get(tree), str):
+            rest = {k: v for k, v in value.items() if k != tree}
+            return f"{_readable(rest)}\n{printable(value[tree])}" if rest else printable(value[tree])
     blocks = value if isinstance(value, list) else [value]
     texts = [b["text"] if isinstance(b, dict) and isinstance(b.get("text"), str) else json.dumps(b, ensure_ascii=False) for b in blocks]
     return "\n".join(map(printable, map(_indented, texts)))
