@@ -7,12 +7,14 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from . import VERSION, routes_guest, routes_screen
 from .desk import Desk
 from .edge import Request, Route, Routes, Server, document
 from .processes import SECRETS
+from .renewal import Renewal, add_cookie
 from .x11 import LIBC
 
 PR_SET_DUMPABLE = 4
@@ -82,6 +84,18 @@ def main() -> None:
     routes: dict[Any, Any] = {**marking(desk, {**routes_screen.routes(desk), **routes_guest.routes(desk)})}
     server = Server(listener(), secret, routes)
     routes.update(about(routes, lambda: server.log))
+
+    def heed(news: dict[str, Any]) -> Callable[[], None]:
+        if news.get("release"):
+            desk.release()
+            desk.screen.renew()  # the eyes are open when the machine is saved
+        if news.get("token"):
+            desk.screen.renew()
+            server.token = news["token"]
+        return lambda: add_cookie(news["hostname"]) if news.get("hostname") else None
+
+    if os.environ.get("RENEWAL"):
+        Renewal(heed).start()
 
     def end(number: int, frame: Any) -> None:
         threading.Thread(target=server.shutdown).start()

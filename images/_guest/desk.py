@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from .a11y import Accessibility
 from .actions import Actions
 from .clipboard import Clipboard
-from .faults import Fault
+from .faults import Fault, bad
 from .frames import Screen
 from .hands import Hands
 from .processes import Processes
@@ -40,6 +40,8 @@ class Desk:
         """Nothing has been seen of a panel yet, which is never of one color; its window is there before it is painted."""
         self._parts: dict[str, tuple[Any, Connection]] = {}
         self._lock = threading.RLock()
+        number = os.environ.pop("UINPUT_FD", None)
+        self._keyboard = int(number) if number else None
 
     def _part(self, name: str, make: Callable[[], T], connection: Callable[[T], Connection]) -> T:
         with self._lock:
@@ -72,9 +74,21 @@ class Desk:
         """The clipboard."""
         return self._part("clipboard", lambda: Clipboard(self.display), lambda c: c.connection)
 
-    def act(self, actions: object) -> dict[str, Any]:
-        """Do actions; what was done, what could not be typed, what is still held."""
-        hands = self.hands
+    @property
+    def uinput_hands(self) -> Hands:
+        """Mouse, and the keyboard in the kernel; 503 where there is none."""
+        fd = self._keyboard
+        if fd is None:
+            raise Fault(503, "NoKeyboard", "this desktop has no keyboard in the kernel", "it needs /dev/uinput, an Xorg and root: a virtual machine of ours")
+        from .hands_uinput import UinputHands  # libXi, which a desktop without such a keyboard need not have
+
+        return self._part("uinput hands", lambda: UinputHands(self.display, self.windows, fd), lambda h: h.connection)
+
+    def act(self, actions: object, hands_name: str = "xtest") -> dict[str, Any]:
+        """Do actions with the hands of that name (xtest, uinput); what was done, what could not be typed, what is still held."""
+        if hands_name not in ("xtest", "uinput"):
+            raise bad(f"there are no hands {hands_name!r}", "xtest or uinput")
+        hands = self.hands if hands_name == "xtest" else self.uinput_hands
         done = Actions(hands).perform(actions)
         untyped = [{"index": u.index, "char": u.char, "code": f"U+{ord(u.char):04X}", "reason": u.reason} for u in done.untyped]
         return {"status": "success", "actions": done.actions, "untyped": untyped, "held": hands.held()}
@@ -86,9 +100,16 @@ class Desk:
 
     def reset(self) -> dict[str, Any]:
         """Nothing pressed, nothing running for a client, no recording."""
-        released = self.hands.release_all()
+        released = self.release()
         self.hands.forget_characters()
         return {"message": "released", "released": released, "stopped": self.processes.stop_all(), "recording": self.recorder.stop() is not None}
+
+    def release(self) -> list[int]:
+        """Nothing pressed, by whichever hands; the keycodes and buttons that were."""
+        with self._lock:
+            kept = self._parts.get("uinput hands")
+        released = kept[0].release_all() if kept and not kept[1].dead else []
+        return [*released, *self.hands.release_all()]
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether somebody could sit down and work, and the reasons when not: no X server, no window manager, nothing painted."""

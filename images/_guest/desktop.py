@@ -24,6 +24,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # it is also started by its path
+from _guest import needs, uinput
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_DUMPABLE = 4
@@ -51,6 +54,8 @@ OURS = (
     "DESKTOP_USER",
     "NOTIFY_SOCKET",
     "RUNTIME_DIRECTORY",
+    "RENEWAL",
+    "DATA_DIR",
 )
 RESTARTS = 5
 
@@ -63,6 +68,7 @@ class Desktop:
         self._user = user
         self._processes: dict[int, tuple[str, Callable[[], int] | None, int]] = {}
         self.env = _environment(folder, user)
+        self._keyboard = _keyboard(user)
         # The number is read before a child is made: in a child, little is allowed.
         self._prctl = ctypes.CDLL("libc.so.6").prctl
 
@@ -151,17 +157,20 @@ class Desktop:
         with os.fdopen(read) as told:
             self.env["DBUS_SESSION_BUS_ADDRESS"] = told.readline().strip()
 
-    def start_server(self, token: str) -> None:
-        """The guest's server; the token goes through a pipe, for the environment of a process can be read."""
+    def start_server(self) -> None:
+        """The guest's server; the token, read anew each time, goes through a pipe, for the environment of a process can be read."""
 
         def start() -> int:
             read, write = os.pipe()
-            os.write(write, token.encode())
+            os.write(write, _token().encode())
             os.close(write)
-            passed = {name: os.environ[name] for name in ("HOST", "PORT", "LISTEN_FD") if name in os.environ}
+            passed = {name: os.environ[name] for name in ("HOST", "PORT", "LISTEN_FD", "RENEWAL") if name in os.environ}
             listen = [int(passed["LISTEN_FD"])] if "LISTEN_FD" in passed else []
             env = {**passed, "GUEST_TOKEN_FD": str(read), "DESKTOP_CLASSES": " ".join(p[0] for p in PROGRAMS[1:] if shutil.which(p[0]))}
-            pid = self.spawn("server", ["/usr/bin/python3", "-m", "_guest"], env=env, fds=[read, *listen], cwd=Path(__file__).parent.parent)
+            keyboard = [] if self._keyboard is None else [self._keyboard]
+            if keyboard:
+                env["UINPUT_FD"] = str(keyboard[0])
+            pid = self.spawn("server", ["/usr/bin/python3", "-m", "_guest"], env=env, fds=[read, *listen, *keyboard], cwd=Path(__file__).parent.parent)
             os.close(read)
             name, _, used = self._processes[pid]
             self._processes[pid] = (name, start, used)
@@ -241,11 +250,23 @@ def _environment(folder: Path, user: pwd.struct_passwd | None) -> dict[str, str]
         env["LANG"] = "C.UTF-8"
     if user:
         env |= {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell}
+    elif data := os.environ.get("DATA_DIR"):
+        env["HOME"] = str(_home(Path(data) / "home"))
     return env | {
         "XAUTHORITY": str(folder / "Xauthority"), "XDG_RUNTIME_DIR": str(folder), "XDG_SESSION_TYPE": "x11", "XDG_CURRENT_DESKTOP": "LXDE",
         "GNOME_ACCESSIBILITY": "1", "QT_ACCESSIBILITY": "1", "QT_LINUX_ACCESSIBILITY_ALWAYS_ON": "1", "SAL_USE_VCLPLUGIN": "gtk3",
         "QTWEBENGINE_DISABLE_SANDBOX": "1", "NO_AT_BRIDGE": "0",
     }  # fmt: skip
+
+
+def _home(home: Path) -> Path:
+    """A home of its own on a host that has other users' programs too: made anew, as the image's user has it (its settings are in `config`, where we start)."""
+    shutil.rmtree(home, ignore_errors=True)
+    for name in ("Desktop", "Documents", "Downloads"):
+        (home / name).mkdir(parents=True)
+    if Path("config").is_dir():
+        shutil.copytree("config", home / ".config")
+    return home
 
 
 def _x_cookie(cookie: bytes, family: int, host: str = "", number: str = "") -> bytes:
@@ -261,6 +282,17 @@ def _folder(user: pwd.struct_passwd | None) -> Path:
     return made
 
 
+def _keyboard(user: pwd.struct_passwd | None) -> int | None:
+    """A keyboard in the kernel, where a machine has its own X server on it; it is there before X is, and stays when the server is started anew."""
+    if os.environ.get("X_SERVER") != "Xorg" or not user or os.getuid() != 0:
+        return None
+    try:
+        return uinput.create()
+    except OSError as error:
+        _log(f"no keyboard in the kernel: {error.strerror}")
+        return None
+
+
 def _token() -> str:
     file = os.environ.get("GUEST_TOKEN_FILE")
     try:
@@ -272,6 +304,8 @@ def _token() -> str:
 
 def main() -> int:
     """The desktop in a child, so that either ends all when the other one is killed; the desktop's exit code."""
+    if complaint := needs.complaint(sys.argv[1:]):
+        sys.exit(complaint)
     libc = ctypes.CDLL("libc.so.6")
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no program of the desktop, which is the same user, reads the token out of here
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -297,7 +331,7 @@ def main() -> int:
 
 def desktop() -> int:
     """Start everything, stay until it ends."""
-    token = _token()
+    _token()
     name = os.environ.get("DESKTOP_USER")
     user = pwd.getpwnam(name) if name else None
     folder = _folder(user)
@@ -314,7 +348,7 @@ def desktop() -> int:
                 sys.exit(f"there is no {argv[0]}: install it")
             else:
                 _log(f"{argv[0]} is not installed: the desktop has none")
-        session.start_server(token)
+        session.start_server()
         _log(f"desktop on {session.env['DISPLAY']}")
         return session.watch()
     finally:

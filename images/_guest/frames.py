@@ -137,6 +137,12 @@ class Screen:
             raise Fault(503, "NoDisplay", f"the X server lacks the extension {name}", "use Xorg or Xvnc with its usual extensions")
         return event.value
 
+    def renew(self) -> None:
+        """What was seen so far was another machine's: the next frame is taken anew, and its sequence is of another epoch."""
+        with self.connection.held():
+            self.epoch = secrets.token_hex(4)
+            self._changed = True
+
     def sequence(self) -> int:
         """The number of changes so far; no pixel is touched, so asking for an unchanged screen costs nothing."""
         with self.connection.held():

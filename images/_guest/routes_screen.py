@@ -29,7 +29,7 @@ def routes(desk: Desk) -> Routes:
         ("GET", "/accessibility"): lambda r: _accessibility(desk),
         ("GET", "/terminal"): lambda r: _terminal(desk),
         ("GET", "/windows"): lambda r: document({"windows": [w.document() for w in desk.windows.all()]}),
-        ("POST", "/input"): lambda r: document(desk.act(_actions(r.any_json()))),
+        ("POST", "/input"): lambda r: document(desk.act(_actions(r.any_json()), r.query.get("hands", "xtest"))),
         ("POST", "/reset"): lambda r: document(desk.reset()),
         ("GET", "/clipboard"): lambda r: document({"text": desk.clipboard.get()}),
         ("POST", "/clipboard"): lambda r: _set_clipboard(desk, r),
