@@ -147,6 +147,15 @@ def error_of(reply: Reply, name: str) -> GymctlError:
     return EnvError(message, hint=hint, type=str(told.get("type") or ""), status=reply.status)
 
 
+def own(reply: Reply, session: str) -> Reply:
+    """The reply, when `session` gave it; EnvError names the session that did. A header holds no other letters than ASCII, so they come percent-encoded."""
+    served = reply.headers.get("x-session", session)
+    if session not in (served, unquote(served)):
+        hint = "whoever serves this URL mixes sessions up, or it is another instance: `gymctl ps`"
+        raise EnvError(f"the answer came from session {printable(served)!r} instead of {session!r}", hint=hint, type="wrong_session")
+    return reply
+
+
 def wait(client: Client, path: str, timeout: float, alive: Callable[[], str], told: Callable[[str], None] = lambda text: None) -> None:
     """Poll `path` until it answers 200. `alive()` gives "" or why it can no more: StartError at once; at the deadline too."""
     deadline = time.monotonic() + timeout

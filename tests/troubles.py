@@ -6,6 +6,7 @@ SERVER = "images/agent_environment/test_server.py"
 DOCKER = "runners/test_docker.py"
 DOCKER_CLI = "runners/test_docker_troubles.py"
 SUITE = "runners/test_conformance.py"
+WEB = "test_website_troubles.py"
 ROWS: dict[str, list[str]] = {
     "report 1: a half-copied archive": [
         "test_archives.py::TestDamaged::test_cut_off_anywhere", "test_archives.py::TestDamaged::test_any_byte_of_a_layer_or_config",
@@ -111,6 +112,34 @@ ROWS: dict[str, list[str]] = {
     "mcp: server unavailable": ["test_troubles.py::test_refused_and_no_answer_are_two_troubles", "test_troubles.py::test_nothing_listens"],
     "mcp: connection time-out": ["test_troubles.py::test_refused_and_no_answer_are_two_troubles"],
     "mcp: internal error": ["test_troubles.py::test_an_internal_error_leads_to_its_line_in_the_log"],
+    "website: faulty check": [
+        f"{WEB}::test_faulty_checks_are_all_named", f"{WEB}::test_faulty_checks_of_a_whole_episode_are_no_verdict",
+        "images/web/test_api.py::test_faulty_checks_are_all_named",
+    ],
+    "website: database or evaluator failure": [
+        f"{WEB}::test_a_function_that_cannot_be_computed_is_no_verdict", f"{WEB}::test_rows_that_cannot_be_read_are_no_verdict",
+    ],
+    "website: a failed check": [f"{WEB}::test_a_failed_check_shows_what_was_searched", "images/web/test_api.py::test_verifier"],
+    "website: session not found": [
+        f"{WEB}::test_a_session_that_was_never_reset", "images/web/test_api.py::test_a_session_that_does_not_exist",
+        "images/web/test_api.py::test_a_page_without_a_session_says_how_to_make_one",
+    ],
+    "website: data pack not found": [f"{WEB}::test_a_data_pack_that_is_not_there", "images/web/test_api.py::test_bad_resets"],
+    "website: stale data, changes not visible": [
+        f"{WEB}::test_a_page_opened_before_a_reset_says_so", f"{WEB}::test_answers_carry_the_session_and_its_version",
+        "images/web/test_api.py::test_a_page_opened_before_a_reset_does_nothing", "images/calendr/test_browser.py::test_a_page_opened_before_a_reset_says_so",
+    ],
+    "website: another session's data": [
+        f"{WEB}::test_an_answer_of_another_session_is_named", "images/calendr/test_isolation.py::test_every_address_with_the_ids_of_another_session",
+        "images/calendr/test_isolation.py::test_a_form_of_another_sessions_page", "test_website.py::test_a_failed_action_says_what_was_there",
+    ],
+    "website: wrong session, missing sessionId": [
+        f"{WEB}::test_a_session_id_that_cannot_be_one", f"{WEB}::test_no_session_id_is_named", "images/web/test_api.py::test_bad_resets",
+    ],
+    "website: an operation of the same session still open": [
+        f"{WEB}::test_a_session_that_is_busy_names_its_operation",
+        "images/web/test_api.py::test_a_request_waits_for_an_unfinished_one_and_then_says_which",
+    ],
     "docker: image not found": [f"{DOCKER_CLI}::test_an_image_that_is_not_there"],
     "docker: load failed, tar corrupted": [
         "test_archives.py::TestDamaged::test_cut_off_anywhere", f"{DOCKER_CLI}::test_a_damaged_archive_is_said_without_any_engine",

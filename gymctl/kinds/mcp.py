@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from gymctl import wire
 from gymctl.episode import Action, Json, Observation
@@ -56,9 +56,7 @@ def step(client: wire.Client, session: str, action: Action, *, timeout: float = 
     answer = reply.json() if reply.status < 400 else None
     if not isinstance(answer, dict):
         raise wire.error_of(reply, client.name)
-    served = reply.headers.get("x-session", session)
-    if session not in (served, unquote(served)):  # a header holds no other letters, so they come percent-encoded
-        raise EnvError(f"the answer came from session {served!r} instead of {session!r}", type="wrong_session")
+    wire.own(reply, session)
     if answer.get("isError"):
         raise _tool_error(answer, action.name)
     return Observation(answer.get("content"), elapsed=elapsed)

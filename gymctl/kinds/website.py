@@ -64,11 +64,19 @@ def reset(client: Site, session: str, *, state: str | None = None, tools: list[s
         body["dataPack"] = state
     if seed is not None:
         body["seed"] = seed
-    answer = client.call("/reset", body, timeout=120)
+    answer = _answer(client, session, "/reset", body, timeout=120)
     if not isinstance(answer, dict):
         raise EnvError(f"/reset answered {type(answer).__name__} instead of an object")
     client.browser.forget(session)
     return answer
+
+
+def _answer(client: wire.Client, session: str, path: str, document: Json | None = None, *, timeout: float = 60) -> Any:
+    """What the session answers: POST of a document, else GET; the environment's errors as ours, another session's answer is one."""
+    reply = client.send("GET" if document is None else "POST", path, document, timeout=timeout)
+    if reply.status >= 400:
+        raise wire.error_of(reply, client.name)
+    return wire.own(reply, session).json()
 
 
 def tools(client: Site, session: str) -> list[Json]:
@@ -131,7 +139,7 @@ def _read_state(client: Site, session: str, args: Json, began: float) -> Observa
 def observe(client: wire.Client, session: str, table: str | None = None) -> Json:
     """Every row of a session, or of one table of it: {table: [rows]}."""
     only = f"&table={quote(table, safe='')}" if table else ""
-    answer = client.call(f"/state?session_id={quote(session, safe='')}{only}")
+    answer = _answer(client, session, f"/state?session_id={quote(session, safe='')}{only}")
     if not isinstance(answer, dict):
         raise EnvError(f"/state answered {type(answer).__name__} instead of an object")
     return answer
@@ -139,12 +147,12 @@ def observe(client: wire.Client, session: str, table: str | None = None) -> Json
 
 def verify(client: wire.Client, session: str, checks: list[Json], timeout: float) -> wire.Reply:
     """What the verifier answers, whatever that is."""
-    return client.send("POST", "/verifier", {"sessionId": session, "checks": checks, "timeout": timeout}, timeout=timeout + 5)
+    return wire.own(client.send("POST", "/verifier", {"sessionId": session, "checks": checks, "timeout": timeout}, timeout=timeout + 5), session)
 
 
 def log(client: wire.Client, session: str) -> list[Any]:
     """The interactions of a session, oldest first: [{event_type, element_id, value, url, at}]; what came over the API also says its `call`."""
-    answer = client.call(f"/log?session_id={quote(session, safe='')}")
+    answer = _answer(client, session, f"/log?session_id={quote(session, safe='')}")
     rows = answer.get("log") if isinstance(answer, dict) else answer
     if not isinstance(rows, list):
         raise EnvError("/log answered no list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -36,5 +37,7 @@ async def verdict(asked: Fields, checks: list[Any], verifier: Verifier, read: Re
         raise Fault(400, "ValidationError", f"{len(error.faults)} fault(s) in the checks: {error}", "see faults", faults=error.faults) from None
     except ExecutionFailed as error:
         raise Fault(500, "ExecutionError", f"the checks could not be evaluated: {error}") from None
+    except sqlite3.DatabaseError as error:
+        raise Fault(500, "ExecutionError", f"the checks could not be evaluated: the session's rows cannot be read: {error}", "reset the session") from error
     except TimedOut as error:
         raise Fault(504, "VerifierTimeout", str(error), "give a longer timeout, or simpler checks") from None

@@ -7,8 +7,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from _server.answers import of_fault, of_router
-from _server.faults import Fault
+from _server.answers import of_router
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -37,11 +36,11 @@ def make(site: Site, data_dir: Path, pack: str, wait: float = 10.0) -> Starlette
 
     routes = [Address(r.path, answers.edge(pages.endpoint(r), pages.show_fault), methods=[r.method]) for r in (*site.routes, UNDO)]
     routes += [
-        Address(prefix + path, answers.edge(_api(handler, fields), _as_json), methods=methods)
+        Address(prefix + path, answers.edge(_api(handler, fields), answers.as_json), methods=methods)
         for prefix in ("", "/api")
         for path, methods, handler, fields in api.PATHS
     ]
-    routes.append(Address("/static/{digest}/{name}", answers.edge(assets.serve, _as_json), methods=["GET"]))
+    routes.append(Address("/static/{digest}/{name}", answers.edge(assets.serve, answers.as_json), methods=["GET"]))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route}, lifespan=lifespan)
     app.state.sessions = sessions
     app.state.templates = pages.environment(site, assets)
@@ -59,14 +58,10 @@ def _api(handler: api.Handler, fields: tuple[str, ...]) -> answers.Endpoint:
     return answered
 
 
-def _as_json(request: Request, fault: Fault) -> Response:
-    return of_fault(fault)
-
-
 async def _no_route(request: Request, error: Exception) -> Response:
     """404 and 405 of the router: a page for a browser, else in the shape of all errors."""
     fault, headers = of_router(request, error)
     is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
-    response = pages.show_fault(request, fault) if is_page else of_fault(fault)
+    response = pages.show_fault(request, fault) if is_page else answers.as_json(request, fault)
     response.headers.update(headers)
     return response

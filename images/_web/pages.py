@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlspli
 
 import jinja2
 import msgspec
-from _server.answers import noted, of_fault
+from _server.answers import noted
 from _server.envelope import body
 from _server.faults import Fault
 from markupsafe import Markup
@@ -278,8 +278,8 @@ def undo(page: Page) -> Response:
 def show_fault(request: Request, fault: Fault) -> Response:
     """A fault as a page; as JSON for who asks for it."""
     if "application/json" in request.headers.get("accept", ""):
-        return of_fault(fault)
-    origin = f"http://{request.headers.get('host', '127.0.0.1:3000')}"
+        return answers.as_json(request, fault)
+    origin = answers.origin(request)
     name = str(fault.extra.get("sessionId", "my-session"))
     again = str(fault.extra.get("again") or ("" if fault.type in ("NoSession", "SessionNotFound") else "/"))
     context = {

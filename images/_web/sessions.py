@@ -161,12 +161,17 @@ class Sessions:
             self._known[name] = found
         return self._known[name]
 
+    def known(self, name: str) -> Session:
+        """The session; Fault 404 when it was never reset."""
+        session = self._session(name)
+        if name not in self._known:
+            raise Fault(404, "SessionNotFound", f"there is no session {name!r}", "call /reset with this sessionId first", sessionId=name)
+        return session
+
     @contextlib.asynccontextmanager
     async def use(self, name: str, doing: str) -> AsyncIterator[Session]:
         """The session, open and locked; Fault 404 when it was never reset, 409 when another request holds it for too long."""
-        session = self._session(name)
-        if name not in self._known:
-            raise Fault(404, "SessionNotFound", f"there is no session {name!r}", f"call /reset with this sessionId first: {reset_call(name)}", sessionId=name)
+        session = self.known(name)
         async with self._locked(session, doing):
             yield session
 
@@ -223,7 +228,7 @@ def checked_name(name: Any) -> str:
     return name
 
 
-def reset_call(name: str, origin: str = "http://127.0.0.1:3000") -> str:
+def reset_call(name: str, origin: str) -> str:
     """The command that makes a session."""
     body = json.dumps({"sessionId": name}).replace("'", "'\\''")
     return f"curl -X POST {origin}/reset -H 'Content-Type: application/json' -d '{body}'"

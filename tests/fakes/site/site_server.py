@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 SESSIONS: dict[str, dict[str, Any]] = {}
+OTHER = os.environ.get("SITE_SESSION", "")  # whose answers it says these are
 PACKS = {"default": ["Milk"], "other": ["Bread", "Salt"]}
 
 HEAD = """<!doctype html><html lang=en><title>{title}</title><link rel=icon href="data:,"><style>body{{margin:0;height:3000px}}
@@ -105,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
         data = document.encode() if page else json.dumps(document).encode()
         self.send_response(status)
         kind = {} if "Content-Disposition" in headers else {"Content-Type": "text/html; charset=utf-8" if page else "application/json"}
-        for name, value in {**kind, **headers, "Content-Length": str(len(data)), **({"X-Session": session} if session else {})}.items():
+        for name, value in {**kind, **headers, "Content-Length": str(len(data)), **({"X-Session": OTHER or session} if OTHER or session else {})}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)

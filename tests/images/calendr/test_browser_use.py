@@ -66,7 +66,8 @@ class Script:
         page = json.dumps(document["messages"], ensure_ascii=False).replace("\\n", "\n")
         self.asked.append(page)
         name, word = self.left[0]
-        action: dict[str, Any] = {"navigate": {"navigate": {"url": word}}, "done": {"done": {"text": word, "success": True}}}.get(name, {})
+        actions: dict[str, dict[str, Any]] = {"navigate": {"url": word}, "done": {"text": word, "success": True}}
+        action: dict[str, Any] = {name: actions.get(name)}
         if name == "click":
             found = re.findall(rf"\[(\d+)\]<[^>]*\bid={re.escape(word)}[\s/>]", page)
             action = {"click": {"index": int(found[-1])}} if found else {"wait": {"seconds": 1}}
