@@ -58,7 +58,8 @@ def do(desk: Desk, action: Action) -> Done:
     """Do an action; then wait for quiet where the recipe asks for it, and take the screenshot that was asked for. EnvError, Unavailable."""
     done = DO[type(action)](desk, action)
     quiet = desk.settle if desk.settle and isinstance(action, CHANGING) else None
-    if action.screenshot and "screen" not in done.value:
+    shown = done.value["results"][-1] if isinstance(action, gestures.Actions) else done.value
+    if action.screenshot and "screen" not in shown:
         done.value["screen"], path = screen.keep(desk, desk.steps, stable=quiet)
         done.files.append(path)
     elif quiet:
