@@ -19,10 +19,10 @@ DOWNLOAD_TIMEOUT = 300
 
 
 def path(text: object, what: str = "path") -> Path:
-    """A path as requests have it: `~` and variables are the session's; 400 for none."""
+    """A path as requests have it: `~` and variables are the session's, a relative one begins at its home; 400 for none."""
     if not isinstance(text, str) or not text or "\0" in text:
         raise bad(f"{what} is missing" if not text else f"{what} {text!r} is no path")
-    return Path(os.path.expandvars(os.path.expanduser(text)))
+    return Path.home() / os.path.expandvars(os.path.expanduser(text))
 
 
 def opened(at: Path) -> IO[bytes]:

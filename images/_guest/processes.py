@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from .faults import Fault, bad
+from .files import path
 
 DEADLINE = 120.0
 LONGEST = 24 * 3600.0
@@ -74,12 +75,13 @@ def command(body: Mapping[str, Any], default_timeout: float = DEADLINE) -> Comma
     if not isinstance(env, dict) or not all(isinstance(v, str) for v in env.values()):
         raise bad("env is no object of texts")
     cwd = body.get("cwd", body.get("working_dir"))
-    if cwd is not None and not (isinstance(cwd, str) and os.path.isdir(os.path.expanduser(cwd))):
+    at = None if cwd is None else path(cwd, "cwd")
+    if at and not at.is_dir():
         raise bad(f"cwd {cwd!r} is no directory")
     text = body.get("input") or ""
     if not isinstance(text, str):
         raise bad("input is no text")
-    return Command(argv, shell, float(timeout), os.path.expanduser(cwd) if cwd else None, env, text.encode())
+    return Command(argv, shell, float(timeout), str(at) if at else None, env, text.encode())
 
 
 def _argv(words: Any, shell: bool) -> list[str]:

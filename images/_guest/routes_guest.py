@@ -128,7 +128,7 @@ def _open_file(desk: Desk, request: Request) -> Answer:
     if not at.exists() and not shutil.which(str(name)):
         return text(f"Application/file not found: {name}", 404)
     argv = ["xdg-open", str(at)] if at.exists() else [str(name)]
-    before = {window.id for window in desk.windows.all()}
+    before = {(window.id, window.title) for window in desk.windows.all()}
     desk.processes.launch(Command(argv))
     seconds = float(body.get("timeout", OPEN_SECONDS))
     window = _window_of(desk, at, before, time.monotonic() + seconds)
@@ -138,13 +138,15 @@ def _open_file(desk: Desk, request: Request) -> Answer:
     return text("File opened and window activated successfully")
 
 
-def _window_of(desk: Desk, at: Path, before: set[int], until: float) -> Window | None:
-    """A window whose title names the file, or (for a program) a new one."""
-    looked = threading.Event()
+def _window_of(desk: Desk, at: Path, before: set[tuple[int, str]], until: float) -> Window | None:
+    """The window that has come, or got another title, or was there and is active now, and whose title names the file; for a program, a new one."""
+    looked, word = threading.Event(), re.compile(rf"(?<!\w){re.escape(at.stem)}(?!\w)")
     while True:
-        windows = desk.windows.all()
-        for window in reversed(windows):
-            if at.name in window.title or at.stem in window.title or (not at.exists() and window.id not in before):
+        for window in reversed(desk.windows.all()):
+            new = (window.id, window.title) not in before
+            if new and not at.exists() and window.id not in {number for number, _ in before}:
+                return window
+            if (new and word.search(window.title)) or (window.active and at.name in window.title):
                 return window
         if time.monotonic() > until:
             return None

@@ -111,9 +111,8 @@ def packages_tar(settings: Mapping[str, str], cache: Path, work: Path) -> Path:
         hint = "does this machine reach that mirror, and are all packages on it? --set mirror=URL, --set packages=FILE"
         fail(LACKING, f"cannot install the packages of {settings['suite']} from mirror {settings['mirror']}: {why[3:].strip()}", hint)
     cache.mkdir(parents=True, exist_ok=True)
-    part = cache / f".part-{key}-{os.getpid()}"  # the cache may be on another disk
-    shutil.move(work / "packages.tar", part)
-    os.replace(part, made)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".part-") as folder:  # the cache may be on another disk
+        os.replace(shutil.move(work / "packages.tar", folder), made)
     return made
 
 

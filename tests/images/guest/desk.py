@@ -29,7 +29,7 @@ def missing_modules() -> list[str]:
 class Desk(Client):
     """A desktop of its own, and a client with its token."""
 
-    def __init__(self, folder: Path, **env: str) -> None:
+    def __init__(self, folder: Path, *packages: str, **env: str) -> None:
         self.token = secrets.token_urlsafe(24)
         self.folder = folder
         self.launched: list[int] = []
@@ -41,8 +41,9 @@ class Desk(Client):
         environment = {**kept, "HOME": str(home), "GUEST_TOKEN": self.token, "LISTEN_FD": str(bound.fileno()), "RESOLUTION": "1280x720", **env}
         self.log = (folder / "log").open("wb")
         self.process = subprocess.Popen(
-            [PYTHON, "-m", "_guest.desktop"], cwd=IMAGES, env=environment, pass_fds=[bound.fileno()], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
-        )
+            [PYTHON, "-m", "_guest.desktop", *packages], cwd=IMAGES, env=environment, pass_fds=[bound.fileno()],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+        )  # fmt: skip
         port = bound.getsockname()[1]
         bound.close()
         super().__init__(port)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
+import json
 import os
+import shutil
 import signal
+import subprocess
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -102,6 +109,124 @@ def test_files_that_are_none(desk: Desk, tmp_path: Path) -> None:
     assert desk.post("/desktop_path").json["desktop_path"].endswith("/Desktop")
 
 
+def test_relative_paths_and_tildes_begin_at_the_sessions_home(desk: Desk) -> None:
+    home = Path(desk.run("sh", "-c", "echo ~")["output"].strip())
+    assert desk.send("PUT", "/files?path=Documents/deep/a.txt", b"one").status == 200
+    assert (home / "Documents/deep/a.txt").read_bytes() == b"one"
+    for name in ("Documents/deep/a.txt", "~/Documents/deep/a.txt", "$HOME/Documents/deep/a.txt"):
+        assert desk.get(f"/files?path={name}").content == b"one"
+        assert desk.post("/file", f"file_path={name}".encode(), Content_Type="application/x-www-form-urlencoded").content == b"one"
+    assert desk.run("cat", "Documents/deep/a.txt")["output"] == "one"
+    assert desk.run("cat", "~/Documents/deep/a.txt")["output"] == "one"
+    assert desk.run("cat", "a.txt", cwd="Documents/deep")["output"] == "one"
+    assert desk.run("pwd", cwd="~")["output"] == f"{home}\n"
+    assert desk.post("/list_directory", {"path": "Documents"}).json["directory_tree"]["children"] == [
+        {"type": "directory", "name": "deep", "children": [{"type": "file", "name": "a.txt"}]}
+    ]
+
+
+def test_directories_where_files_are_asked_for(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    refused = desk.get(f"/files?path={tmp_path}/folder")
+    assert refused.status == 400
+    assert "list_directory" in refused.json["error"]["hint"]
+    assert desk.send("PUT", f"/files?path={tmp_path}/folder", b"x").status == 400
+    assert desk.send("PUT", f"/files?path={tmp_path}/folder/", b"x").status == 400
+    (tmp_path / "file").write_text("x")
+    assert desk.send("PUT", f"/files?path={tmp_path}/file/inside", b"x").status == 500
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+    (tmp_path / "folder" / "loop").symlink_to(tmp_path / "folder")
+    tree = desk.post("/list_directory", {"path": str(tmp_path)}).json["directory_tree"]
+    assert {"type": "directory", "name": "folder", "children": [{"type": "file", "name": "loop"}]} in tree["children"]
+
+
+def test_a_film_of_what_was_done(desk: Desk, tmp_path: Path) -> None:
+    if not shutil.which("ffprobe"):
+        lacking("desktop", "there is no ffmpeg")
+    assert desk.post("/end_recording").status == 400
+    assert desk.post("/start_recording").json["status"] == "success"
+    assert desk.post("/start_recording").status == 400
+    desk.terminal("filmed", "sleep 100")
+    desk.sleep(1)
+    film = desk.post("/end_recording")
+    assert (film.status, film.headers["content-type"]) == (200, "video/mp4")
+    (tmp_path / "film.mp4").write_bytes(film.content)
+    shown = ["-count_frames", "-show_entries", "stream=codec_name,width,height,nb_read_frames", "-of", "json"]
+    done = subprocess.run(["ffprobe", "-v", "error", *shown, str(tmp_path / "film.mp4")], capture_output=True, check=True)
+    stream = json.loads(done.stdout)["streams"][0]
+    assert (stream["codec_name"], stream["width"], stream["height"]) == ("h264", 1280, 720)
+    assert int(stream["nb_read_frames"]) >= 15
+    assert desk.post("/end_recording").status == 400
+    desk.post("/start_recording")
+    assert desk.post("/reset").json["recording"] is True
+
+
+def test_files_directories_and_programs_are_opened(desk: Desk, tmp_path: Path) -> None:
+    for program in ("xdg-open", "mousepad", "pcmanfm"):
+        if not shutil.which(program):
+            lacking("desktop", f"there is no {program}")
+    (tmp_path / "a.txt").write_text("text of a")
+    desk.terminal("a terminal", "sleep 100")  # `a` is in its title, too
+    assert desk.post("/setup/open_file", {"path": str(tmp_path / "a.txt"), "timeout": 30}).status == 200
+    desk.until(lambda: any(w["active"] and "a.txt" in w["title"] and w["instance"] == "mousepad" for w in desk.windows()))
+    assert desk.post("/setup/open_file", {"path": str(tmp_path / "a.txt"), "timeout": 30}).status == 200  # it is open already
+    (tmp_path / "many things").mkdir()
+    assert desk.post("/setup/open_file", {"path": str(tmp_path / "many things"), "timeout": 30}).status == 200
+    desk.until(lambda: any(w["active"] and "many things" in w["title"] for w in desk.windows()))
+    assert desk.post("/setup/open_file", {"path": "xterm", "timeout": 30}).status == 200
+    assert desk.post("/setup/open_file", {"path": "no-such-program"}).status == 404
+    assert desk.post("/setup/open_file", {"path": "true", "timeout": 0.3}).status == 500
+    for name, by_class in (("mousepad", True), ("many things", False), ("xterm", True)):
+        assert desk.post("/setup/close_window", {"window_name": name, "by_class": by_class}).status == 200
+    desk.until(lambda: {w["title"] for w in desk.windows()} <= {"pcmanfm", "tint2", "a terminal"})
+
+
+@contextlib.contextmanager
+def web(answers: dict[str, tuple[int, dict[str, str], bytes]]) -> Iterator[str]:
+    """A server of these answers; its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, headers, body = answers[self.path]
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_downloads_come_whole_or_not_at_all(desk: Desk, tmp_path: Path) -> None:
+    content = os.urandom(1_000_000)
+    answers: dict[str, tuple[int, dict[str, str], bytes]] = {
+        "/a": (200, {}, content), "/to-a": (302, {"Location": "/a"}, b""), "/gone": (404, {}, b"no"), "/short": (200, {"Content-Length": "2000000"}, content),
+    }  # fmt: skip
+    with web(answers) as address:
+
+        def ask(path: str, **more: Any) -> Any:
+            return desk.post("/setup/download_file", {"url": f"{address}{path}", "path": str(tmp_path / "new" / "file"), **more})
+
+        for path in ("/a", "/to-a"):
+            assert ask(path).status == 200
+            assert (tmp_path / "new" / "file").read_bytes() == content
+        for path in ("/gone", "/short"):
+            failed = ask(path)
+            assert failed.status == 502
+            assert "404" in failed.json["message"] or "1000000 of 2000000" in failed.json["message"]
+        assert ask("/a", url="file:///etc/passwd").status == 400
+        assert ask("/a", url="").status == 400
+    assert ask("/a").status == 502
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["file"]
+    assert (tmp_path / "new" / "file").read_bytes() == content
+
+
 def test_windows_by_title_and_class(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("text of one")
     desk.open("one.txt", "mousepad", "--disable-server", str(tmp_path / "one.txt"))
@@ -183,6 +308,21 @@ def test_a_lost_x_server_is_said(parts: None, tmp_path: Path) -> None:
     assert desk.process.wait(20) == 1
     desk.close()
     desk.log.close()
+
+
+def test_missing_packages_are_named_in_one_line_before_anything_starts(parts: None, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for folder in map(Path, ("/usr/bin", "/bin", "/usr/sbin")):
+        for program in folder.iterdir():
+            if program.name not in ("Xvnc", "vncpasswd", "openbox") and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    desk = Desk(tmp_path / "desk", "no-such-package", PATH=str(programs), VNC_PASSWORD="12345678", VNC_PORT="1")
+    assert desk.process.wait(20) == 1
+    desk.close()
+    desk.log.close()
+    [line] = (tmp_path / "desk" / "log").read_text().splitlines()
+    assert line.startswith("not installed: tigervnc-standalone-server, openbox, tigervnc-tools, no-such-package (apt-get install ")
 
 
 def test_no_token_no_server(parts: None, tmp_path: Path) -> None:
