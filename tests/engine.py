@@ -146,3 +146,39 @@ def calendr_env(docker_host: str, base_tar: Path, tmp_path_factory: pytest.TempP
 def docker_env(docker_host: str, built: Path) -> dict[str, str]:
     """The environment of a gymctl that is to use the engine, which has agent-environment."""
     return {"DOCKER_HOST": docker_host}
+
+
+DESKTOP = "linux-desktop:latest"
+DESKTOP_MINUTES = 25
+
+
+@pytest.fixture(scope="session")
+def desktop_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a gymctl whose cache has linux-desktop's disk, from the build in GYMCTL_TEST_DESKTOP, which may still run; a skip without one."""
+    folder = os.environ.get("GYMCTL_TEST_DESKTOP")
+    if not folder:
+        lacking("desktop-image", "GYMCTL_TEST_DESKTOP names no directory in which `gymctl build-image linux-desktop` has built")
+    return _built_desktop(folder, "qcow2", tmp_path_factory.mktemp("desktop-files"), {})
+
+
+@pytest.fixture(scope="session")
+def desktop_image(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """linux-desktop in the engine, from the build in GYMCTL_TEST_DESKTOP, which may still run, else what the engine has; its reference."""
+    folder = os.environ.get("GYMCTL_TEST_DESKTOP")
+    if folder:
+        _built_desktop(folder, "oci", tmp_path_factory.mktemp("desktop-image"), {"DOCKER_HOST": docker_host})
+    elif not docker_call(docker_host, "images", "-q", DESKTOP):
+        lacking("desktop-image", f"the engine has no {DESKTOP}: `gymctl build-image linux-desktop` makes it")
+    return DESKTOP
+
+
+def _built_desktop(output: str, form: str, folder: Path, env: dict[str, str]) -> dict[str, str]:
+    """Hand out what was built there, or build it, or wait for who does."""
+    env = {**env, "GYMCTL_STATE_DIR": str(folder / "state"), "GYMCTL_CACHE_DIR": str(folder / "cache")}
+    argv = [sys.executable, "-m", "gymctl", "build-image", "linux-desktop", "--format", form, "--output", output, "--json"]
+    deadline = time.monotonic() + DESKTOP_MINUTES * 60
+    while (done := subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True, timeout=1800, check=False, cwd=ROOT)).returncode == 7:
+        assert time.monotonic() < deadline, done.stderr
+        time.sleep(2)
+    assert done.returncode == 0, done.stderr
+    return env
