@@ -72,7 +72,7 @@ def save_memory(handle: Handle, key: str, /) -> None:
 def _keep(handle: Handle, key: str, form: str, write: Callable[[Qmp, list[Path], Path], None]) -> None:
     def make(folder: Path) -> None:
         folder.mkdir()
-        channel.ask(Path(handle["runtime"]) / "channel", "sync", timeout=TOLD_SECONDS)
+        channel.ask(Path(handle["runtime"]) / "channel", "prepare", timeout=TOLD_SECONDS)
         with Qmp(Path(handle["runtime"]) / "qmp") as qmp:
             about = {**handle["topology"], "qemu": qmp.version}
             with template.paused(qmp):

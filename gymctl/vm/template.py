@@ -19,7 +19,8 @@ from gymctl.vm.qmp import Qmp
 VERSION = 1
 MANIFEST, MEMORY, STATE = "manifest.json", "memory", "state"
 SECONDS = 120.0
-PIECE = 64 << 20
+PIECE = 1 << 16
+ZEROS = bytes(PIECE)
 
 
 @contextlib.contextmanager
@@ -37,9 +38,14 @@ def layers_of(qmp: Qmp) -> tuple[str, list[Path]]:
     block = next(row["inserted"] for row in qmp.execute("query-block") if row.get("inserted"))
     image, files = block["image"], []
     while image:
-        files.append(Path(image["filename"]))
+        files.append(_file(image["filename"]))
         image = image.get("backing-image")
     return str(block["node-name"]), files[::-1]
+
+
+def _file(name: str) -> Path:
+    """QEMU writes `json:` and all of it for a layer whose header does not say what is below it."""
+    return Path(json.loads(name[5:])["file"]["filename"] if name.startswith("json:") else name)
 
 
 def freeze(qmp: Qmp, folder: Path) -> list[Path]:
@@ -131,8 +137,8 @@ def shared_memory(pid: int) -> Path | None:
 
 
 def copy_sparse(source: Path, target: Path) -> None:
-    """Copy what is there, and leave the holes."""
-    with source.open("rb") as read, target.open("wb") as write:
+    """Copy what is there; holes, and pages of zeros, are holes."""
+    with source.open("rb", buffering=0) as read, target.open("wb", buffering=0) as write:
         end = os.fstat(read.fileno()).st_size
         write.truncate(end)
         at = 0
@@ -142,9 +148,10 @@ def copy_sparse(source: Path, target: Path) -> None:
             except OSError:  # only a hole is left
                 break
             at = os.lseek(read.fileno(), start, os.SEEK_HOLE)
-            os.lseek(write.fileno(), start, os.SEEK_SET)
-            while start < at:
-                start += os.sendfile(write.fileno(), read.fileno(), start, min(PIECE, at - start))
+            for place in range(start, at, PIECE):
+                piece = os.pread(read.fileno(), min(PIECE, at - place), place)
+                if piece != ZEROS[: len(piece)]:
+                    os.pwrite(write.fileno(), piece, place)
 
 
 def write_manifest(folder: Path, *, form: str, about: dict[str, Any], base: str, layers: list[str], saved: float) -> None:
