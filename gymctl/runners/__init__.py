@@ -7,7 +7,7 @@ from types import ModuleType
 
 from gymctl.errors import NotFound, Unavailable
 
-BUILT_IN = {"docker": "gymctl.runners.docker", "local": "gymctl.runners.local"}
+BUILT_IN = {"docker": "gymctl.runners.docker", "qemu": "gymctl.runners.qemu", "local": "gymctl.runners.local"}
 GROUP = "gymctl.runners"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from gymctl.runner import Handle, Need, Option, Plan, Spec, Status
 from gymctl.runners import qemu_launch
 from gymctl.runners.qemu_probe import doctor
 from gymctl.runners.qemu_saved import checkpoints, drop, drop_memory, memory_checkpoints, restore, restore_memory, rewind, save, save_memory
-from gymctl.vm import accel, channel, machine
+from gymctl.vm import accel, channel, console, machine
+from gymctl.vm.console import Console
 from gymctl.vm.qmp import Qmp
 
 __all__ = [
-    "SPEC", "checkpoints", "doctor", "drop", "drop_memory", "exec", "find", "logs", "memory_checkpoints", "restore", "restore_memory", "rewind", "save",
-    "save_memory", "start", "status", "stop",
+    "SPEC", "checkpoints", "display", "doctor", "drop", "drop_memory", "exec", "find", "logs", "memory_checkpoints", "restore", "restore_memory", "rewind",
+    "save", "save_memory", "start", "status", "stop",
 ]  # fmt: skip
 SPEC = Spec(
     name="qemu",
@@ -37,6 +39,7 @@ SPEC = Spec(
         Option("network", bool, "true: may reach the network; false: may not", keyed=False),
         Option("resolution", str, "size of the screen: 1920x1080"),
         Option("display", str, "how frames are taken with --fast-io: qmp or dbus", "qmp", keyed=False),
+        Option("keyboard", str, "what types with --fast-io: uinput (the guest's), virtio, or qmp-experimental (loses letters)", "uinput", keyed=False),
         Option("clock", str, "a clone's clock: now, or frozen at the time it was saved", "now", keyed=False),
         Option("checkpoint", str, "what --checkpoint keeps: memory (with devices and disk), or the disk alone", "memory", keyed=False),
         Option("shutdown", float, "seconds that a guest is given to power down when it is stopped; 0: its disk is thrown away, so none", 0.0, keyed=False),
@@ -117,7 +120,7 @@ def _ask_to_end(handle: Handle, process: Process) -> None:
 
 
 def find() -> dict[str, Handle]:
-    """Our machines that run, by label, read from their command lines; Unavailable where there is no /proc."""
+    """Our machines that run, by label, read from their command lines; Unavailable where there is no /proc, or no QEMU."""
     if not Path("/proc/self/environ").exists():
         raise Unavailable("there is no /proc", hint="this runner needs Linux")
     found: dict[str, Handle] = {}
@@ -125,6 +128,8 @@ def find() -> dict[str, Handle]:
         argv = _argv(process)
         if argv and Path(argv[0]).name.startswith("qemu-system"):
             found[label] = _adopted(label, process, argv)
+    if not found and not shutil.which(machine.EMULATOR):
+        raise Unavailable(f"{machine.EMULATOR} is not installed", hint=machine.INSTALL)
     return found
 
 
@@ -156,6 +161,12 @@ def logs(handle: Handle, /) -> Iterator[str]:
     for name in ("serial.log", "qemu.log"):
         with contextlib.suppress(OSError), open(Path(handle["directory"]) / name, encoding="utf-8", errors="replace") as file:
             yield from file
+
+
+def display(handle: Handle, token: str, /) -> AbstractContextManager[Console]:
+    """Its screen, mouse and keyboard without the server's pictures: fast I/O. Unavailable, EnvError (the guest's keyboard is not proven)."""
+    socket = Path(handle["runtime"]) / "io"
+    return console.opened(socket, display=handle["display"], keyboard=handle["keyboard"], url=handle["url"], token=token)
 
 
 def _process(handle: dict[str, Any]) -> Process:

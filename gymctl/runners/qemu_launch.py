@@ -18,6 +18,7 @@ from gymctl import paths, proc
 from gymctl.errors import Conflict, GymctlError, NotFound, StartError, Unavailable, Unsupported, UsageError
 from gymctl.runner import Handle, Plan
 from gymctl.vm import accel, disk, machine
+from gymctl.vm.console import KEYBOARDS
 from gymctl.vm.machine import EMULATOR, Machine, Topology
 from gymctl.vm.qmp import Qmp, listener
 
@@ -159,6 +160,7 @@ def _spawn(plan: Plan, wanted: Machine, runtime: Path, undo: contextlib.ExitStac
         "pid": process.pid, "started": process.started, "label": plan.label, "directory": str(folder), "runtime": str(runtime),
         "url": f"http://127.0.0.1:{published[str(plan.port)]}", "ports": published, "topology": wanted.topology.document(),
         "layers": [str(path) for path in wanted.layers], "overlay": str(wanted.overlay), "display": wanted.display, "notes": [],
+        "keyboard": str(plan.options.get("keyboard", "uinput")),
         "shutdown": float(plan.options.get("shutdown", 0)), "base": str(plan.image["digest"]), "files": list(wanted.files),
     }, qmp  # fmt: skip
 
@@ -228,6 +230,12 @@ def check(plan: Plan) -> None:
     """Unsupported, UsageError for options that no machine of ours has."""
     if plan.options.get("launcher", "native") != "native":
         raise Unsupported(f"--opt launcher={plan.options['launcher']}: only native so far", hint="leave it out")
-    for name, known in (("display", ("qmp", "dbus")), ("clock", ("now", "frozen")), ("checkpoint", ("memory", "disk")), ("accel", ("auto", "tcg", "kvm"))):
+    for name, known in (
+        ("display", ("qmp", "dbus")),
+        ("keyboard", KEYBOARDS),
+        ("clock", ("now", "frozen")),
+        ("checkpoint", ("memory", "disk")),
+        ("accel", ("auto", "tcg", "kvm")),
+    ):
         if (value := plan.options.get(name)) is not None and value not in known:
             raise UsageError(f"--opt {name}={value}: one of {', '.join(known)}")

@@ -45,6 +45,9 @@ class Display(Protocol):
     def wait(self, after: int, seconds: float) -> int:
         """Wait until there is a frame newer than sequence `after`, or the time is up; the sequence then."""
 
+    def size(self) -> tuple[int, int]:
+        """Width and height now; a guest may change them."""
+
     def close(self) -> None:
         """Let go of QEMU."""
 
@@ -84,6 +87,11 @@ class Screendump:
         while (now := self.frame().sequence) <= after and time.monotonic() < until:
             threading.Event().wait(0.005)
         return now
+
+    def size(self) -> tuple[int, int]:
+        """That of the last frame, or of a new one."""
+        last = self._last or self.frame()
+        return last.width, last.height
 
     def close(self) -> None:
         """Give the memory back."""
@@ -261,6 +269,10 @@ class Pushed:
             self._news.wait_for(lambda: self.moves > after or self._ended, seconds)
             self._check()
             return self.moves
+
+    def size(self) -> tuple[int, int]:
+        """As QEMU has told it last."""
+        return self._size[:2]
 
     @property
     def mouse(self) -> tuple[int, int, bool]:

@@ -18,12 +18,12 @@ import pytest
 
 from gymctl.builds import Builder
 from gymctl.runner import Runner
-from gymctl.runners import docker, local
+from gymctl.runners import docker, local, qemu
 from tests.conftest import RECIPE, Cli
 
 RUNNERS = ("local", "docker")
 # For mypy: each module is what the contract says, signature by signature.
-MODULES: tuple[Runner, ...] = (local, docker)
+MODULES: tuple[Runner, ...] = (local, docker, qemu)
 BUILDER: Builder = docker
 
 
