@@ -284,7 +284,7 @@ def _find_beside(value: Any, folder: Path) -> None:
     elif isinstance(value, dict):
         for name in ("local_path", "path") if value.get("type") == "cloud_file" else ("local_path",):
             given = value.get(name)
-            listed = [str(folder / p) if isinstance(p, str) and "://" not in p else p for p in (given if isinstance(given, list) else [given])]
+            listed = [os.path.normpath(folder / p) if isinstance(p, str) and "://" not in p else p for p in (given if isinstance(given, list) else [given])]
             if given is not None:
                 value[name] = listed if isinstance(given, list) else listed[0]
         for each in value.values():

@@ -219,8 +219,14 @@ def _filled(machine: Machine, command: Any) -> Any:
 
 
 def _execute_with_verification(machine: Machine, given: Json) -> None:
+    """Run a command, then wait until a window is there or another command succeeds."""
+    seconds = float(given.get("max_wait_time", 10))
     request = {**given, "command": _filled(machine, given["command"])}
-    machine.post("/setup/execute_with_verification", request, timeout=EXECUTE_SECONDS + float(given.get("max_wait_time", 10)) + 10)
+    reply = machine.client.send("POST", "/setup/execute_with_verification", request, timeout=EXECUTE_SECONDS + seconds + 10)
+    if reply.status == 500 and "verification" in (answer := reply.json()):
+        raise EnvError(f"after {seconds:g} s there is still not {given['verification']}; {_output(answer)}")
+    if reply.status >= 400:
+        raise refused(reply)
 
 
 def _launch(machine: Machine, given: Json) -> None:

@@ -255,7 +255,7 @@ def _environment(folder: Path, user: pwd.struct_passwd | None) -> dict[str, str]
     return env | {
         "XAUTHORITY": str(folder / "Xauthority"), "XDG_RUNTIME_DIR": str(folder), "XDG_SESSION_TYPE": "x11", "XDG_CURRENT_DESKTOP": "LXDE",
         "GNOME_ACCESSIBILITY": "1", "QT_ACCESSIBILITY": "1", "QT_LINUX_ACCESSIBILITY_ALWAYS_ON": "1", "SAL_USE_VCLPLUGIN": "gtk3",
-        "QTWEBENGINE_DISABLE_SANDBOX": "1", "NO_AT_BRIDGE": "0",
+        "QTWEBENGINE_DISABLE_SANDBOX": "1", "QTWEBENGINE_CHROMIUM_FLAGS": "--force-renderer-accessibility", "NO_AT_BRIDGE": "0",
     }  # fmt: skip
 
 
