@@ -175,18 +175,82 @@ def cut(rule: str, start: str, zone: ZoneInfo, at: str) -> tuple[str, str]:
 
 
 def shifted(rule: str, days: int) -> str:
-    """The rule after its first occurrence moved by whole days: a weekly rule's weekdays move along."""
+    """The rule after its first occurrence moved by whole days: the weekdays that a daily or weekly rule names move along."""
     found = parts(rule)
-    if days % 7 and found["FREQ"] == "WEEKLY" and "BYDAY" in found:
+    if days % 7 and found["FREQ"] in ("DAILY", "WEEKLY") and "BYDAY" in found:
         moved = {DAYS[(DAYS.index(day) + days) % 7] for day in found["BYDAY"].split(",")}
         found["BYDAY"] = ",".join(day for day in DAYS if day in moved)
     return joined(found)
 
 
-def goes_with_start(rule: str) -> bool:
-    """Whether the rule fits a start on another day, as it is or `shifted`; a day of the month or the year that it names does not."""
+def moved(rule: str, was: date, now: date) -> str:
+    """The rule after one of its occurrences moved to another day and all others with it; RuleError where the days it names cannot move along."""
     found = parts(rule)
-    return found["FREQ"] in ("DAILY", "WEEKLY") or not found.keys() & {"BYDAY", "BYMONTHDAY", "BYMONTH"}
+    if was == now:
+        return joined(found)
+    if found["FREQ"] in ("DAILY", "WEEKLY"):
+        found = parts(shifted(rule, (now - was).days))
+    else:
+        found |= {name: _moved(name, found, was, now) for name in found.keys() & {"BYDAY", "BYMONTHDAY", "BYMONTH", "BYSETPOS"}}
+    if "UNTIL" in found:
+        found["UNTIL"] = _later(found["UNTIL"], now - was)
+    return joined(found)
+
+
+def _moved(name: str, found: dict[str, str], was: date, now: date) -> str:
+    """What a part of a monthly or yearly rule that names days says of another day."""
+    value, in_month = found[name], found["FREQ"] == "MONTHLY" or "BYMONTH" in found
+    if name == "BYMONTH" and was.month == now.month:
+        return value
+    if "," in value or name == "BYSETPOS" or not in_month:
+        raise RuleError("it repeats on several days, which cannot all be moved by moving one", "move only this one, or change how it repeats")
+    if name == "BYMONTH":
+        return str(now.month)
+    if name == "BYMONTHDAY":
+        return str(now.day if int(value) > 0 else now.day - _last_day(now) - 1)
+    day = DAYS[now.weekday()]
+    if len(value) == 2:
+        return day
+    return f"{-((_last_day(now) - now.day) // 7 + 1) if value.startswith('-') else nth_of_month(now)}{day}"
+
+
+def nth_of_month(day: date) -> int:
+    """Which of its weekday in its month a day is; the fifth counts as the last."""
+    nth = (day.day - 1) // 7 + 1
+    return -1 if nth == 5 else nth
+
+
+def _last_day(day: date) -> int:
+    return ((day.replace(day=28) + timedelta(days=4)).replace(day=1) - timedelta(days=1)).day
+
+
+def _later(until: str, by: timedelta) -> str:
+    shape = "%Y%m%d" if len(until) == 8 else "%Y%m%dT%H%M%S" + ("Z" if until.endswith("Z") else "")
+    return (datetime.strptime(until, shape) + by).strftime(shape)
+
+
+def nearest(rule: str, moment: datetime) -> datetime:
+    """The time nearest to a wall-clock time that a monthly or yearly rule gives, wherever it begins; that time where the rule fits any day."""
+    found = {name: value for name, value in pattern(rule).items() if name != "INTERVAL"}
+    if found["FREQ"] in ("DAILY", "WEEKLY") or not found.keys() & {"BYDAY", "BYMONTHDAY", "BYMONTH"}:
+        return moment
+    every = _parsed(joined(found), moment - 2 * _LONGEST, None)
+    near = [t for t in (every.before(moment, inc=True), every.after(moment, inc=True)) if t is not None]
+    return min(near, key=lambda t: abs(t - moment), default=moment)
+
+
+def nth(rule: str, start: str, zone: ZoneInfo, n: int) -> str | None:
+    """The stored start of the occurrence before which there are `n`; None: there are no more."""
+    try:
+        return stored(_parsed(rule, wall(start, zone), zone)[n], zone, len(start) == 10)
+    except IndexError:
+        return None
+
+
+def is_given(rule: str, start: str, zone: ZoneInfo, at: str) -> bool:
+    """Whether the rule gives the stored time `at`."""
+    moment = wall(at, zone)
+    return bool(_parsed(rule, wall(start, zone), zone).between(moment, moment, inc=True))
 
 
 def until_text(day: date, zone: ZoneInfo, all_day: bool) -> str:

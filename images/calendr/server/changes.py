@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any
 
 from _server import recurrence
@@ -14,7 +14,7 @@ from _web.store import Db
 
 from . import texts
 from .eventform import Wanted
-from .occurrences import Occurrence, moments, series_day, zone_of
+from .occurrences import Occurrence, series_day, zone_of
 from .who import who
 
 SCOPES = ("this", "following", "all")
@@ -86,10 +86,10 @@ def update(page: Page, what: Occurrence, wanted: Wanted, scope: str) -> Row:
         event = _rewrite(page, what.event, wanted)
     elif scope == "this":
         event = _rewrite(page, _own_row(page, series, what), Wanted({**wanted.row, "recurrence": None}, wanted.guests, wanted.reminders))
-    elif scope == "following" and day > series_day(stored_time(series["start"], page.db.zone), zone_of(series, page.db)):
+    elif scope == "following" and _has_before(page.db, series, day):
         event = _from_here(page, series, day, what, wanted)
     else:
-        event = _rewrite(page, series, _shifted(page, series, what, wanted))
+        event = _rewrite(page, series, *_shifted(page, series, day, what, wanted))
     _tell(page, event, "update", "Changed")
     return event
 
@@ -103,6 +103,14 @@ def _series(db: Db, what: Occurrence) -> tuple[Row | None, date]:
     if series is None or not event["original_start"]:
         return None, what.first_day
     return series, series_day(stored_time(event["original_start"], db.zone), zone_of(series, db))
+
+
+def _has_before(db: Db, series: Row, day: date) -> bool:
+    """Whether anything of a series comes before a day: not when all of it was deleted."""
+    own, start = zone_of(series, db), stored_time(series["start"], db.zone)
+    at, _ = _given(db, series, day)
+    gone = sum(d[:10] < day.isoformat() for d in series["exdates"])
+    return bool(recurrence.before(series["recurrence"], start, own, at) > gone)
 
 
 def _own_row(page: Page, series: Row, what: Occurrence) -> Row:
@@ -133,8 +141,15 @@ def _copy_children(db: Db, source: str, to: str) -> None:
         db.insert("reminders", event_id=to, minutes=reminder["minutes"], method=reminder["method"])
 
 
-def _shifted(page: Page, series: Row, what: Occurrence, wanted: Wanted) -> Wanted:
-    """What a whole series shall be when one of its occurrences is moved: its first occurrence moves as far."""
+def _along(rule: str, was: date, now: date) -> str:
+    try:
+        return recurrence.moved(rule, was, now)
+    except recurrence.RuleError as error:
+        raise Fault(422, "BadForm", f"All events cannot be moved like that: {error.message}.", f"{error.hint[:1].upper()}{error.hint[1:]}.") from None
+
+
+def _shifted(page: Page, series: Row, day: date, what: Occurrence, wanted: Wanted) -> tuple[Wanted, bool]:
+    """What a whole series shall be when its occurrence of a day is moved: its first one moves as far. And whether it goes on by its own rule."""
     db = page.db
     own = zone_of(series, db)
     start = recurrence.wall(stored_time(series["start"], db.zone), own)
@@ -147,27 +162,27 @@ def _shifted(page: Page, series: Row, what: Occurrence, wanted: Wanted) -> Wante
         first = first if wanted.row["all_day"] else datetime.combine(first.date(), recurrence.wall(new_start, own).time())
     else:
         first = start + moved
+    rule = wanted.row["recurrence"]
+    if goes_on := bool(rule) and rule == series["recurrence"]:
+        rule = _along(rule, day, day + (first.date() - start.date()))
+        first = recurrence.nearest(rule, first)
     begins = recurrence.stored(first, own, wanted.row["all_day"])
-    days = (first.date() - start.date()).days
-    rule = wanted.row.get("recurrence", series["recurrence"])
-    if rule == series["recurrence"] and rule:
-        rule = recurrence.shifted(rule, days)
     row = {**wanted.row, "start": begins, "end": recurrence.plus(begins, recurrence.length(new_start, new_end)), "recurrence": rule}
-    return Wanted(row, wanted.guests, wanted.reminders)
+    return Wanted(row, wanted.guests, wanted.reminders), goes_on or (bool(rule) and recurrence.pattern(rule) == recurrence.pattern(series["recurrence"]))
 
 
 def _start_text(what: Occurrence) -> str:
     return what.first_day.isoformat() if what.all_day else what.start.isoformat()
 
 
-def _rewrite(page: Page, event: Row, wanted: Wanted) -> Row:
-    """Change one row of events; changed occurrences of a series follow its start, and go when its rule is another."""
+def _rewrite(page: Page, event: Row, wanted: Wanted, goes_on: bool = False) -> Row:
+    """Change one row of events; exceptions of a series that goes on by its rule follow it, and else are dropped."""
     db = page.db
     rule = _checked(page, wanted.row, wanted.row.get("recurrence"), event["timezone"])
     row = {**wanted.row, "recurrence": rule, "updated_at": _now(page)}
     row["start"], row["end"] = _first_fit(page, row, rule, event["timezone"])
     if event["recurrence"]:
-        _follow(db, event, row)
+        _follow(db, event, row, goes_on)
     changed = db.update("events", event["id"], **row)
     if wanted.guests is not None:
         _put_guests(page, changed, wanted.guests)
@@ -176,35 +191,47 @@ def _rewrite(page: Page, event: Row, wanted: Wanted) -> Row:
     return changed
 
 
-def _follow(db: Db, series: Row, row: Row) -> None:
-    own = zone_of(series, db)
-    before, after = (recurrence.wall(stored_time(t, db.zone), own) for t in (series["start"], row["start"]))
-    same_rule = row["recurrence"] and recurrence.pattern(row["recurrence"]) == recurrence.pattern(
-        recurrence.shifted(series["recurrence"], (after - before).days)
-    )
+def _follow(db: Db, series: Row, row: Row, goes_on: bool) -> None:
+    """Put the exceptions of a series on the days that its rule now gives: the tenth occurrence's stays the tenth's."""
     for occurrence in db.rows("events", "recurring_event_id = ?", (series["id"],)):
-        if not same_rule or row["all_day"] != series["all_day"]:
+        at = _same(db, series, row, stored_time(occurrence["original_start"], db.zone)) if goes_on and row["all_day"] == series["all_day"] else None
+        if at is None:
             remove_rows(db, [occurrence])
-            continue
-        original = recurrence.wall(stored_time(occurrence["original_start"], db.zone), own) + (after - before)
-        db.update("events", occurrence["id"], original_start=recurrence.stored(original, own, series["all_day"]))
-    days = (after.date() - before.date()).days
-    if days and series["exdates"]:
-        row["exdates"] = [(date.fromisoformat(d[:10]) + timedelta(days=days)).isoformat() for d in series["exdates"]]
+        else:
+            db.update("events", occurrence["id"], original_start=at)
+    row["exdates"] = _left_out(db, series, row, series["exdates"]) if goes_on else []
+
+
+def _left_out(db: Db, series: Row, row: Row, days: list[str]) -> list[str]:
+    """The days left out of a series, as the rule of another gives them."""
+    starts = [_same(db, series, row, _given(db, series, date.fromisoformat(day[:10]))[0]) for day in days]
+    return sorted({series_day(start, zone_of(series, db)).isoformat() for start in starts if start})
+
+
+def _same(db: Db, series: Row, row: Row, at: str) -> str | None:
+    """The stored start of the occurrence of `row` that the one of `series` at `at` is; None for what its rule does not give, or no more."""
+    own = zone_of(series, db)
+    start = stored_time(series["start"], db.zone)
+    if not recurrence.is_given(series["recurrence"], start, own, at):
+        return None
+    return recurrence.nth(row["recurrence"], stored_time(row["start"], db.zone), own, recurrence.before(series["recurrence"], start, own, at))
 
 
 def _from_here(page: Page, series: Row, day: date, what: Occurrence, wanted: Wanted) -> Row:
     """End a series before a day, and begin another with what is wanted."""
     db = page.db
     tail = _cut(page, series, day)
-    rule = wanted.row.get("recurrence")
-    if rule == series["recurrence"]:
+    rule = wanted.row["recurrence"]
+    goes_on = rule == series["recurrence"]
+    given = _given(db, series, day)
+    if goes_on:
         # From where the rule had put this one: it may have been moved before.
-        given, _ = moments(*_given(db, series, day), who(page).zone)
-        rule = recurrence.shifted(tail, (datetime.fromisoformat(wanted.row["start"]).date() - given.date()).days)
+        own = zone_of(series, db)
+        rule = _along(tail, day, recurrence.wall(stored_time(wanted.row["start"], db.zone), own).date())
     row = {**wanted.row, "recurrence": _checked(page, wanted.row, rule, series["timezone"])}
     row["start"], row["end"] = _first_fit(page, row, row["recurrence"], series["timezone"])
-    later = [d for d in series["exdates"] if d[:10] >= day.isoformat()]
+    rest = {**series, "recurrence": tail, "start": given[0], "end": given[1]}
+    later = _left_out(db, rest, row, [d for d in series["exdates"] if d[:10] >= day.isoformat()]) if goes_on else []
     made = db.insert(
         "events", **row, timezone=series["timezone"], organizer_id=series["organizer_id"], exdates=later, created_at=_now(page), updated_at=_now(page)
     )
@@ -239,7 +266,7 @@ def delete(page: Page, what: Occurrence, scope: str) -> str:
             remove_rows(db, [what.event])
         db.update("events", series["id"], exdates=sorted({*series["exdates"], day.isoformat()}), updated_at=_now(page))
         return f"Deleted “{what.event['title']}” on {texts.short_day(what.first_day)}"
-    if series is not None and scope == "following" and day > series_day(stored_time(series["start"], db.zone), zone_of(series, db)):
+    if series is not None and scope == "following" and _has_before(db, series, day):
         _cut(page, series, day)
         return f"Ended “{series['title']}” before {texts.short_day(what.first_day)}"
     to_trash(page, series or what.event)

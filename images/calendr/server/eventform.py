@@ -231,7 +231,7 @@ def _rule(filled: Filled, rule: str | None, start: str, viewer: Who) -> str | No
         "weekly": {"FREQ": "WEEKLY", "BYDAY": ",".join(_week_days(filled, rule, moment))},
         "monthly": {"FREQ": "MONTHLY", "BYMONTHDAY": str(moment.day)},
         "yearly": {"FREQ": "YEARLY"},
-        "monthly-weekday": {"FREQ": "MONTHLY", "BYDAY": f"{_nth(moment.date())}{DAYS[moment.weekday()]}"},
+        "monthly-weekday": {"FREQ": "MONTHLY", "BYDAY": f"{recurrence.nth_of_month(moment.date())}{DAYS[moment.weekday()]}"},
     }.get(repeat)
     if named is None:
         filled.errors["repeat"] = "Choose how it repeats."
@@ -253,12 +253,6 @@ def _week_days(filled: Filled, rule: str | None, start: datetime) -> list[str]:
     before = recurrence.parts(rule).get("BYDAY", "").split(",") if rule else []
     own = DAYS[start.weekday()]
     return [own] if not filled.on or (filled.on == before and len(before) == 1) else [d for d in DAYS if d in filled.on]
-
-
-def _nth(day: date) -> int:
-    """Which of its weekday in its month a day is; the fifth counts as the last."""
-    nth = (day.day - 1) // 7 + 1
-    return -1 if nth == 5 else nth
 
 
 def _end(filled: Filled, named: dict[str, str], start: datetime, viewer: Who) -> None:

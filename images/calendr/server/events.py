@@ -120,7 +120,7 @@ def save(page: Page) -> Response:
     filled = eventform.posted(page.form)
     filled.texts["rule"] = series["recurrence"] or ""
     scope = changes.scope_of(page, what)
-    kept = _keeps_rule(eventform.of_event(page, what, series), filled, series, scope)
+    kept = series["recurrence"] is not None and eventform.repeats_as_before(eventform.of_event(page, what, series), filled)
     wanted = eventform.read(page, filled, series["recurrence"], keeps_rule=kept)
     if filled.errors:
         return _form(page, filled, what)
@@ -129,14 +129,6 @@ def save(page: Page) -> Response:
         return _form(page, filled, what)
     event = changes.update(page, what, wanted, scope)
     return page.done(f"Saved “{event['title']}”", page.back(_week_of(what)))
-
-
-def _keeps_rule(before: Filled, after: Filled, series: Row, scope: str) -> bool:
-    """Whether a series goes on by its rule: it was not touched, and a move of the date is not what changes it."""
-    if not series["recurrence"] or not eventform.repeats_as_before(before, after):
-        return False
-    moves_along = recurrence.goes_with_start(series["recurrence"])
-    return moves_along or scope == "this" or before["start_date"] == after["start_date"]
 
 
 def ask_move(page: Page) -> Response:
