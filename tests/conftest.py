@@ -11,19 +11,36 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = "agent-environment"
-pytest_plugins = ["tests.engine"]
+pytest_plugins = ["tests.engine", "tests.desktops", "tests.machines"]
 
 
 # Whoever started us in the background left INT ignored, and children inherit that: the tests send them signals.
 for _signum, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_signum) is signal.SIG_IGN:
         signal.signal(_signum, _handler)
+
+
+DESKTOPS = ("desktop_image", "desktop_files")
+"""Fixtures that wait for a build of minutes: what needs them comes last."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of two workers, one has all tests of desktops, one all of the engine: its images, its networks and a screen's input are shared by them."""
+    items.sort(key=lambda item: bool(set(DESKTOPS) & set(getattr(item, "fixturenames", ()))))
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        desktop = "/guest/" in item.nodeid or "desk" in item.nodeid or fixtures & {*DESKTOPS, "desk", "local_desk"}
+        engine = "docker" in item.nodeid or "/runners/" in item.nodeid or fixtures & {"docker_host"}
+        if desktop or engine:
+            item.add_marker(pytest.mark.xdist_group("desktop" if desktop else "docker"))
+        elif "/images/" in item.nodeid:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
 
 
 @dataclass
@@ -118,7 +135,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     made.close()
 
 
-def lacking(part: str, why: str) -> None:
+def lacking(part: str, why: str) -> NoReturn:
     """Skip because this machine lacks a part, unless NO_SKIP names it: then fail."""
     if part in os.environ.get("NO_SKIP", "").split(","):
         pytest.fail(f"NO_SKIP names {part}, and it cannot be used here: {why}")

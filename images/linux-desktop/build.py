@@ -63,7 +63,8 @@ def package_list(file: Path, suite: str) -> list[str]:
         lines = [line.split() for line in file.read_text().splitlines() if line.strip() and not line.startswith("#")]
     except (OSError, UnicodeDecodeError) as error:
         fail(USAGE, f"--set packages={file}: {error}", "a text file, one package a line")
-    odd = [" ".join(words) for words in lines if len(words) > 2 or words[1:] not in ([], ["debian"], ["ubuntu"]) or not re.fullmatch(r"[\w.+:-]+", words[0])]
+    good = re.compile(r"[a-z0-9][\w.+:=~-]*( debian| ubuntu)?")
+    odd = [line for line in map(" ".join, lines) if not good.fullmatch(line)]
     if odd or not lines:
         fail(USAGE, f"--set packages={file}: {f'no package is {odd[0]!r}' if odd else 'it names no package'}", "lines are `package [debian|ubuntu]`")
     return [words[0] for words in lines if len(words) == 1 or words[1] == family]

@@ -53,6 +53,7 @@ def test_an_unread_body_does_not_become_the_next_request(desk: Desk) -> None:
     connection.close()
 
 
+@pytest.mark.alone
 def test_answers_do_not_wait_for_acknowledgements(desk: Desk) -> None:
     times = []
     for _ in range(20):
