@@ -318,8 +318,15 @@ def checksums(directory: Path) -> dict[str, str]:
 
 def check_sums(directory: Path, sums: dict[str, str], progress: Progress) -> None:
     """IntegrityError unless every file of a SHA256SUMS is there and is what it says."""
+    total, done = sum((directory / name).stat().st_size for name in sums if (directory / name).is_file()), 0
+
+    def seen(count: int) -> None:
+        nonlocal done
+        done += count
+        progress("checking what was made", done, total)
+
     for name, expected in sums.items():
-        found = _digest(directory / name, progress) if (directory / name).is_file() else "no such file"
+        found = cache.digest(directory / name, seen) if (directory / name).is_file() else "no such file"
         if found != expected:
             raise IntegrityError(f"{directory / name}: SHA256SUMS says {expected}, and there is {found}", hint="is the disk sound? build it again")
 
