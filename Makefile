@@ -30,6 +30,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.test: $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'desktop-env==1.0.2' # OSWorld's client alone: with what it names it is 7 GB
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

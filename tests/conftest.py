@@ -26,21 +26,23 @@ for _signum, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_signum, _handler)
 
 
-DESKTOPS = ("desktop_image", "desktop_files")
-"""Fixtures that wait for a build of minutes: what needs them comes last."""
+BUILT = {"desktop_image", "desktop_files"}
+"""Fixtures that wait for a build of minutes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of two workers, one has all tests of desktops, one all of the engine: its images, its networks and a screen's input are shared by them."""
-    items.sort(key=lambda item: bool(set(DESKTOPS) & set(getattr(item, "fixturenames", ()))))
+    """Of two workers, one has all tests of desktops, one all of the engine: its images, its networks and a machine's screen are shared by them."""
+    last = []
     for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        desktop = "/guest/" in item.nodeid or "desk" in item.nodeid or fixtures & {*DESKTOPS, "desk", "local_desk"}
-        engine = "docker" in item.nodeid or "/runners/" in item.nodeid or fixtures & {"docker_host"}
+        path, fixtures = item.nodeid.partition("::")[0], set(getattr(item, "fixturenames", ()))
+        desktop = "/guest/" in path or "desktop" in path or any("desk" in name for name in fixtures)
+        engine = "docker" in item.nodeid or "/runners/" in path or "docker_host" in fixtures
         if desktop or engine:
             item.add_marker(pytest.mark.xdist_group("desktop" if desktop else "docker"))
-        elif "/images/" in item.nodeid:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+        elif "/images/" in path:
+            item.add_marker(pytest.mark.xdist_group(path))
+        last.append(bool(fixtures & BUILT or (desktop and engine)))  # by then the image may have been built
+    items[:] = [item for wait in (False, True) for item, waits in zip(items, last, strict=True) if waits is wait]
 
 
 @dataclass
