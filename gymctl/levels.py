@@ -70,20 +70,20 @@ def key(level: Level, source: Source, plan: Plan, runner: str, digest: str, task
     inputs = {
         "version": FORMAT_VERSION, "runner": runner, "image": digest, "recipe": recipe, "level": level, "env": dict(plan.env),
         "options": {name: value for name, value in plan.options.items() if name not in unkeyed}, "cpus": plan.cpus, "mem_gb": plan.mem_gb,
-        "task": [task.setup, _files(task)] if task and level == "post_task" else None,
+        "task": [task.setup, _files(msgspec.to_builtins(task.setup))] if task and level == "post_task" else None,
     }  # fmt: skip
     return hashlib.sha256(msgspec.json.encode(inputs, order="deterministic")).hexdigest()
 
 
-def _files(task: Task) -> dict[str, str]:
-    """The digests of the files that a setup uploads."""
-    found = {}
-    for step in task.setup:
-        for file in step.parameters.get("files", []) if step.type in ("upload", "upload_file") else []:
-            path = str(file.get("local_path", "")) if isinstance(file, dict) else ""
-            if os.path.isfile(path):
-                with open(path, "rb") as opened:
-                    found[path] = hashlib.file_digest(opened, "sha256").hexdigest()
+def _files(value: Any) -> dict[str, str]:
+    """{path: digest} of the files of this host that a setup names: as a `local_path`, or by a file: address."""
+    found: dict[str, str] = {}
+    for name, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        found |= _files(each)
+        path = each.removeprefix("file://") if isinstance(each, str) and (name == "local_path" or each.startswith("file://")) else ""
+        if os.path.isfile(path):
+            with open(path, "rb") as opened:
+                found[path] = hashlib.file_digest(opened, "sha256").hexdigest()
     return found
 
 

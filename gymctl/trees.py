@@ -18,6 +18,8 @@ from typing import IO
 from gymctl.errors import Conflict, IntegrityError, NotFound, Unavailable, UsageError
 
 CHUNK = 1 << 20
+END = 2 * tarfile.BLOCKSIZE
+"""Bytes, all zero, that end a tar."""
 MODE = 0o777
 """Bits that are kept: a copy runs as nobody else than who starts it."""
 
@@ -89,7 +91,7 @@ def _packed(listed: list[tuple[str, Path, os.stat_result]], name: str, owner: tu
         else:
             yield _header(inside, tarfile.REGTYPE, found.st_mode & MODE, owner, mtime=int(found.st_mtime), size=found.st_size)
             yield from _content(path, found.st_size)
-    yield bytes(2 * tarfile.BLOCKSIZE)
+    yield bytes(END)
 
 
 def _header(name: str, kind: bytes, mode: int, owner: tuple[int, int], **more: int | str) -> bytes:
@@ -116,6 +118,7 @@ class _Reader(io.RawIOBase):
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks, self._rest = iter(chunks), b""
+        self.count = 0
 
     def readable(self) -> bool:
         return True
@@ -124,20 +127,29 @@ class _Reader(io.RawIOBase):
         self._rest = self._rest or next(self._chunks, b"")
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        self.count += count
         return count
 
 
 def unpacked(chunks: Iterable[bytes], dst: Path) -> None:
     """Write a tar of one file or tree as `dst`; IntegrityError for members that lie or lead outside of it, or are damaged. Conflict."""
+    raw = _Reader(chunks)
+    stream = io.BufferedReader(raw, CHUNK)
     try:
-        with tarfile.open(fileobj=io.BufferedReader(_Reader(chunks), CHUNK), mode="r|") as archive:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
             first = archive.next()
             if first is None:
                 raise IntegrityError("the archive is empty")
             with arriving(dst, tree=first.isdir()) as made:
                 _Tree(made, first.name.strip("/")).write(archive, first)
+                while stream.read(CHUNK):
+                    pass
+                if raw.count < archive.offset + END:  # tarfile takes a header that is cut off for the end
+                    raise IntegrityError("the copy broke off", hint="try again")
     except (tarfile.TarError, EOFError) as error:
         raise IntegrityError(f"the copy broke off: {error}", hint="try again") from error
+    except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:  # what it says of one name contradicts what it said before
+        raise IntegrityError(f"a member of the copy has no place: {error.filename}") from error
 
 
 class _Tree:
