@@ -28,6 +28,8 @@ SHOTS: dict[str, tuple[str, str, int, list[str]]] = {
     "calendr-find-time-light": ("/find-time?guests=jonas@harbor.example&minutes=30&from=2026-03-12", "light", 1280, []),
     "calendr-settings-dark": ("/settings", "dark", 1280, []),
     "calendr-week-narrow-light": ("/week/2026-03-09", "light", 390, []),
+    "calendr-month-narrow-light": ("/month/2026-03", "light", 390, []),
+    "calendr-form-narrow-dark": ("/events/new?date=2026-03-12", "dark", 390, []),
     "calendr-agenda-narrow-dark": ("/agenda/2026-03-11", "dark", 390, []),
 }
 

@@ -66,7 +66,7 @@ function wireTimes(grid) {
   // On a narrow screen the whole grid scrolls, so that hours and days stay in sight.
   const scroller = getComputedStyle(scroll).overflowY === "visible" ? grid : scroll;
   const kept = sessionStorage.getItem("hours");
-  scroller.scrollTop = kept === null ? (Number(grid.dataset.first) / 60 - 0.5) * hour() : Number(kept);
+  scroller.scrollTop = kept === null ? (Number(grid.dataset.first) / 60 - 0.5) * hour() - 10 : Number(kept);
   scroller.addEventListener("scroll", () => sessionStorage.setItem("hours", String(scroller.scrollTop)), { passive: true });
   const today = grid.querySelector(".head.now");
   if (today && grid.scrollWidth > grid.clientWidth) grid.scrollLeft = today.offsetLeft - 52;
