@@ -21,7 +21,6 @@ from gymctl.errors import EnvError, GymctlError, IntegrityError, NotFound, Start
 
 MAX_ANSWER = 256 << 20
 MAX_DEPTH = 200
-CHUNK = 1 << 20
 TRIES = 3
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 CALLER = f"gymctl/{__version__}"
@@ -235,7 +234,7 @@ def _fetch(url: str, target: Path, timeout: float) -> None:
                         continue
                     mark = _mark(answer.headers.get("ETag", ""))
                     with target.open("ab" if answer.status_code == 206 else "wb") as file:
-                        for chunk in answer.iter_bytes(CHUNK):
+                        for chunk in answer.iter_bytes():
                             file.write(chunk)
                 return
             except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -24,7 +24,7 @@ BROWSER_SECONDS = 60.0
 LONGEST_WAIT = 60.0
 """Seconds that the guest waits in one request."""
 LOOK_AGAIN = 0.3
-BROWSERS = {"google-chrome": "Chrome", "chromium": "Chromium", "firefox": "Firefox", "falkon": "Falkon"}
+BROWSERS = {"falkon": "Falkon", "google-chrome": "Chrome", "firefox": "Firefox", "chromium": "Chromium"}
 """{program: what its windows' titles hold}, the first that is there is taken."""
 OUTPUT_SHOWN = 500
 
@@ -273,7 +273,7 @@ def _open_tabs(machine: Machine, given: Json) -> None:
         machine.post("/setup/launch", {"command": [browser, url]})
         if not number:
             wanted = {"command": ["true"], "verification": {"window_exists": BROWSERS[browser]}, "max_wait_time": BROWSER_SECONDS}
-            machine.post("/setup/execute_with_verification", wanted, timeout=BROWSER_SECONDS + 30)
+            _execute_with_verification(machine, wanted)
 
 
 class Kind(NamedTuple):

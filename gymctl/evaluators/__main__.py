@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import sys
 from pathlib import Path
 
@@ -16,12 +17,15 @@ from gymctl.evaluators.getters import GETTERS, Guest
 
 MOST_MEMORY = 4 << 30
 """Bytes: a workbook from a guest may unpack to anything."""
+SLACK = 10
+"""Seconds beyond the deadline, at which gymctl ends us itself."""
 
 
 def main() -> int:
     """Read, check, evaluate, answer."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     request = json.load(sys.stdin)
+    signal.alarm(int(request["timeout"]) + SLACK)  # a gymctl that was killed cannot end us
     faults = reading.faults(request["checks"])
     if faults:
         hint = f"getters: {', '.join(GETTERS)}; funcs: {', '.join(reading.METRICS)}"

@@ -33,7 +33,8 @@ def pattern(text: str, flags: str = "") -> Any:
     try:
         return re2.compile(f"(?{letters})(?:{text})" if letters else text, options)
     except re2.error as error:
-        raise ValueError(f"pattern {text!r}: {error}") from error
+        why = error.args[0]
+        raise ValueError(f"pattern {text!r}: {why.decode() if isinstance(why, bytes) else why}") from error
 
 
 def faults(rule: Any, place: str) -> list[str]:
