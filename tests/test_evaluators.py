@@ -524,9 +524,9 @@ def test_a_killed_gymctl_leaves_evaluators_that_end_by_themselves(local_desk: Ma
 def test_faults_are_exit_9_and_nothing_is_done(local_desk: Machine, tmp_path: Path) -> None:
     steps = [{"type": "execute", "parameters": {"command": "touch ~/was-done", "shell": True}}]
     bad = evaluator("exact_match", {"type": "vm_file"}, rule({}), postconfig=steps)
-    error = verify(local_desk, tmp_path, bad, evaluator("exakt", LINE), code=9)["error"]
+    error = verify(local_desk, tmp_path, bad, evaluator("exact_mach", LINE), code=9)["error"]
     assert error["message"] == (
-        "c0.result.path: missing; vm_file needs it\nc0.expected.rules: needs expected\nc1.func: unknown func 'exakt'; did you mean exact_match?"
+        "c0.result.path: missing; vm_file needs it\nc0.expected.rules: needs expected\nc1.func: unknown func 'exact_mach'; did you mean exact_match?"
     )
     assert "compare_table" in error["hint"]
     assert local_desk.step("exec", "ls ~/was-done")["exit"] != 0

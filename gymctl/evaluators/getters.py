@@ -12,6 +12,9 @@ from gymctl import wire
 from gymctl.episode import Json
 from gymctl.errors import EnvError, IntegrityError, NoVerdict, Unavailable
 
+LATE = 1.0
+"""Seconds that the guest has to say that a command's time is over."""
+
 
 class Missing(Exception):
     """What was asked for is not there; the reason names the path or URL."""
@@ -32,7 +35,7 @@ class Guest:
     def sent(self, method: str, path: str, document: Json | None = None) -> wire.Reply:
         """One request; Missing where the thing is not there, or not to be read (the agent's doing), NoVerdict for any other refusal and for no answer."""
         try:
-            reply = self.client.send(method, path, document, timeout=self.left())
+            reply = self.client.send(method, path, document, timeout=self.left() + LATE)
         except (EnvError, Unavailable) as error:
             raise NoVerdict(error.message) from error
         if reply.status in (400, 403, 404):

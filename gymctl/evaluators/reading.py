@@ -197,8 +197,10 @@ def _faults_of(part: Part, place: str, index: str) -> list[str]:
         return [f"{place}.func{index}: unknown func {part.func!r}{near(str(part.func), METRICS)}"]
     found = _getter_faults(part.result, f"{place}.result{index}", part.func, metric.result)
     if part.expected is not None:
-        found += _getter_faults(part.expected, f"{place}.expected{index}", part.func, metric.expected.rstrip("?"))
-        found += metric.rules(part.expected.get("rules"), f"{place}.expected{index}.rules") if part.expected.get("type") == "rule" and not found else []
+        expected = _getter_faults(part.expected, f"{place}.expected{index}", part.func, metric.expected.rstrip("?"))
+        if part.expected.get("type") == "rule" and not expected:
+            expected = metric.rules(part.expected["rules"], f"{place}.expected{index}.rules")
+        found += expected
     elif not metric.expected.endswith("?"):
         found.append(f"{place}.expected{index}: missing; {part.func} needs it")
     options = f"{place}.options{index}"
