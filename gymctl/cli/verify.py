@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +81,26 @@ def show(verdict: Any) -> None:
     for check in verdict.checks:
         outcome = check.get("success")
         click.echo(f"  {ui.mark(outcome)}  {printable(str(check.get('id') or check.get('claim')))}")
-        for fact in check.get("asserts", []) if outcome is False else []:
-            if isinstance(fact, dict) and fact.get("success") is False:
-                found, wanted = (printable(json.dumps(fact.get(k), ensure_ascii=False))[:120] for k in ("actual_value", "expected_value"))
-                comparator = str(fact.get("comparator"))
-                click.echo(f"      found {found}, expected {' '.join(filter(None, (COMPARED.get(comparator, comparator), wanted)))}")
+        for line in _why(check) if outcome is False else []:
+            click.echo(f"      {line}")
     if verdict.verdict == "none":
         click.echo(f"{click.style('NO VERDICT', fg='yellow', bold=True)}: {printable(verdict.reason['message'])}")
     else:
         color = "green" if verdict.verdict == "passed" else "red"
         click.echo(f"{click.style(verdict.verdict.upper(), fg=color, bold=True)}  score {verdict.score:.2f}")
+
+
+def _why(check: Any) -> Iterator[str]:
+    """What a failed check found: its asserts, or its metrics that gave less than 1."""
+    from gymctl.wire import printable
+
+    for fact in check.get("asserts", []):
+        if isinstance(fact, dict) and fact.get("success") is False:
+            found, wanted = (printable(json.dumps(fact.get(k), ensure_ascii=False))[:120] for k in ("actual_value", "expected_value"))
+            comparator = str(fact.get("comparator"))
+            yield f"found {found}, expected {' '.join(filter(None, (COMPARED.get(comparator, comparator), wanted)))}"
+    for metric in check.get("metrics", []):
+        if isinstance(metric, dict) and metric.get("score") != 1:
+            result = metric.get("result")
+            looked = next((str(result[k]) for k in ("path", "command", "type") if k in result), "") if isinstance(result, dict) else ""
+            yield printable(f"{metric.get('func')} {looked}".rstrip()[:120] + f": {metric.get('why', '')}"[:300])
