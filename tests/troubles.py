@@ -160,6 +160,15 @@ ROWS: dict[str, list[str]] = {
         f"{DOCKER_CLI}::test_names_and_proxies_play_no_part", f"{DOCKER}::TestNoEngine::test_tcp_refused_and_dropped_are_two_answers",
     ],
     "docker: engine older than 20.10": [f"{DOCKER}::TestNoEngine::test_older_than_20_10"],
+    "desktop: initialization failed": [
+        "test_setup.py::test_a_step_that_fails_says_which_it_was_and_why", "test_setup.py::test_every_fault_is_said_before_anything_is_done",
+        "test_setup.py::test_a_guest_that_has_gone_is_no_fault_of_a_step", "test_desktop_tasks.py::test_a_setup_that_fails_says_which_step",
+    ],
+    "desktop: evaluator failed": [
+        "test_evaluators.py::test_an_expected_file_that_cannot_be_had_is_no_verdict_and_named", "test_evaluators.py::test_a_missing_result_fails_and_is_named",
+        "test_evaluators.py::test_a_command_that_hangs_or_is_not_there_is_no_verdict", "test_evaluators.py::test_a_time_out_is_no_verdict_and_nothing_is_left",
+        "test_evaluators.py::test_a_crash_is_no_verdict", "test_evaluators.py::test_faults_are_exit_9_and_nothing_is_done",
+    ],
     "ps and bundles": [f"{SUITE}::test_ps_and_logs", f"{SUITE}::test_a_bundle_holds_what_a_maintainer_needs_and_no_secret"],
 }  # fmt: skip
 REPORTS = (1, 4, 7, 9, 10, 11, 14, 17, 18, 20, 27, 43, 45, 46, 47, 53, 55, 57, 58, 60, 61, 62, 63)
