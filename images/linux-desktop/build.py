@@ -38,6 +38,7 @@ UBUNTU = ("focal", "jammy", "noble")
 SOURCES = ("/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list.d/ubuntu.sources", "/etc/apt/sources.list")
 NEEDED_GIB = {"oci": 10, "qcow2": 12, "all": 14}
 """At most, while it is made."""
+FULL = re.compile("No space left on device|don't have enough free space")
 HERMETIC = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 """mmdebstrap mounts things: a killed one must leave none of them, and no process, behind."""
 
@@ -107,8 +108,10 @@ def packages_tar(settings: Mapping[str, str], cache: Path, work: Path) -> Path:
     try:
         rootfs.call(argv, lambda line: say(line[3:].rstrip(".")) if line.startswith("I: ") else None, TMPDIR=str(work))
     except rootfs.Failed as error:
+        if FULL.search(error.said):
+            raise
         lines = [line for line in error.said.splitlines() if line.startswith(("E: ", "W: Failed to fetch"))]
-        why = next((line for line in lines if "mmdebstrap" not in line), lines[-1] if lines else error.said[-300:])
+        why = next((line for line in lines if not line.startswith(("E: mmdebstrap", "E: setup failed"))), lines[-1] if lines else error.said[-300:])
         hint = "does this machine reach that mirror, and are all packages on it? --set mirror=URL, --set packages=FILE"
         fail(LACKING, f"cannot install the packages of {settings['suite']} from mirror {settings['mirror']}: {why[3:].strip()}", hint)
     cache.mkdir(parents=True, exist_ok=True)
@@ -240,7 +243,7 @@ def main() -> None:
     try:
         build(settings_of(options.set), options.format, options.output.resolve())
     except rootfs.Failed as error:
-        if "No space left on device" in error.said:
+        if FULL.search(error.said):
             fail(LACKING, f"the disk of {options.output} is full", "--output DIR takes another place")
         fail(rootfs.BROKEN, str(error), "the lines above are that program's own")
     except OSError as error:
