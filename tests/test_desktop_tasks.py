@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,24 @@ NEAR: dict[str, dict[str, str]] = {
 
 
 @pytest.fixture(scope="session")
-def desktop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """One desktop a runner, which every test rewinds."""
+def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Machine]]:
+    """started(RUNNER): one desktop a runner, which every test rewinds; started anew when a reset that failed has ended it."""
     cli = Cli(tmp_path_factory.mktemp("tasks"))
-    try:
-        yield start(cli, request.param, request, name="tasks")
-    finally:
-        cli.close()
+    machines: dict[str, Machine] = {}
+
+    def get(runner: str) -> Machine:
+        if runner not in machines or f"tasks-{runner}" not in [row["name"] for row in cli("ps", "--json").json]:
+            machines[runner] = start(cli, runner, request, name=f"tasks-{runner}")
+        return machines[runner]
+
+    yield get
+    cli.close()
+
+
+@pytest.fixture
+def desktop(request: pytest.FixtureRequest, started: Callable[[str], Machine]) -> Machine:
+    """The desktop of a runner."""
+    return started(request.param)
 
 
 def on_runners() -> list[Any]:
@@ -58,10 +69,12 @@ def rewind(desktop: Machine, task: str) -> None:
     desktop.cli("reset", desktop.name, "--task", task, "--json", timeout=300)
 
 
-def act(desktop: Machine, actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The answers to actions, as an agent sees them."""
+def act(desktop: Machine, actions: list[dict[str, Any]]) -> None:
+    """Do actions, as an agent does; each must find what it is aimed at."""
     lines = "".join(json.dumps({**action, "id": number}) + "\n" for number, action in enumerate(actions))
-    return [json.loads(line) for line in desktop.cli("step", desktop.name, "--stdin", input=lines, code=None, timeout=300).out.splitlines()]
+    answers = [json.loads(line) for line in desktop.cli("step", desktop.name, "--stdin", input=lines, code=None, timeout=300).out.splitlines()]
+    assert [answer for answer in answers if "error" in answer] == []
+    assert len(answers) == len(actions)
 
 
 def verdict(desktop: Machine, task: str, *more: str) -> dict[str, Any]:
@@ -90,8 +103,7 @@ def test_solved_untouched_and_almost(desktop: Machine, task: str) -> None:
     evaluator = TASKS[task].evaluator
     if evaluator and evaluator.postconfig:
         rewind(desktop, task)
-    answers = act(desktop, solution(task))
-    assert [answer for answer in answers if "error" in answer] == []
+    act(desktop, solution(task))
     solved = verdict(desktop, task)
     assert solved["verdict"] == "passed", solved
     _keep_picture(desktop, task)
@@ -151,8 +163,6 @@ def test_a_task_as_the_public_format_has_it(desktop: Machine, tmp_path: Path) ->
     }  # fmt: skip
     file = tmp_path / "public.json"
     file.write_text(json.dumps(task))
-    if not desktop.cli("ps", "--json").json:
-        pytest.fail("an earlier test lost the desktop")
     desktop.cli("reset", desktop.name, "--task", str(file), "--json", timeout=300)
     assert any("Mousepad" in window["title"] for window in desktop.step("windows")["windows"])
     assert verdict(desktop, str(file))["verdict"] == "failed"
@@ -170,3 +180,14 @@ def test_a_setup_that_fails_says_which_step(desktop: Machine, tmp_path: Path) ->
     error = desktop.cli(*words, code=9, timeout=300).json["error"]
     assert error["message"] == "setup step 2 of 2 (execute): exit code 3; it printed: no such disk"
     assert time.monotonic() - began < 60
+
+
+def test_recipes_checks_what_a_desktop_task_says(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "typo.yaml"
+    evaluator = {"func": "exact_mach", "result": {"type": "vm_command_line", "command": "x"}, "expected": {"type": "rule", "rules": {"expected": 1}}}
+    file.write_text(json.dumps({"prompt": "x", "setup": [{"type": "opn", "parameters": {}}], "evaluator": evaluator}))
+    message = cli("recipes", str(file), "--json", code=3).json["error"]["message"]
+    assert [line.removeprefix(f"{file}: ").split(";")[0] for line in message.splitlines()] == [
+        "setup[0].type: unknown type 'opn'", "evaluator.func: unknown func 'exact_mach'",
+    ]  # fmt: skip
+    assert cli("recipes", str(RECIPE)).code == 0

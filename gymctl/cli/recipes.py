@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 
@@ -47,6 +49,8 @@ def _show(name: str, as_json: bool) -> None:
     if found := [*launch.runner_problems(source), *recipe.problems(name)]:
         raise RecipeError("\n".join(found))
     tasks = list(recipe.tasks(source.directory))
+    if found := [fault for task in tasks for fault in _desktop_faults(task, str(source.directory / "tasks" / f"{task.id}.yaml"))]:
+        raise RecipeError("\n".join(found))
     r = source.recipe
     if as_json:
         document = {
@@ -63,17 +67,32 @@ def _show(name: str, as_json: bool) -> None:
 
 
 def _show_task(name: str, as_json: bool) -> None:
-    """A task file by itself: it was read and checked; its checks' meaning is the environment's to say."""
+    """A task file by itself: it was read and checked; what checks of tables mean is the environment's to say."""
     from pathlib import Path
 
     from gymctl import recipe
 
     task = recipe.load_task(Path(name).parent, name)
+    if found := _desktop_faults(task, name):
+        raise RecipeError("\n".join(found))
     if as_json:
         ui.print_json(msgspec.to_builtins(task))
         return
     click.echo(f"task {task.id}: {_beginning(task.prompt)}")
     click.echo(f"{len(task.solution)} steps in its solution, {len(task.asked())} checks, {len(task.claims)} claims")
+
+
+def _desktop_faults(task: Any, file: str) -> list[str]:
+    """What is wrong with a desktop task's set-up steps and evaluators, which gymctl itself runs."""
+    from gymctl.desktop import setup
+    from gymctl.evaluators import reading
+
+    steps, checks = msgspec.to_builtins(task.setup), [check for check in task.asked() if check.get("type") == "evaluator"]
+    try:
+        return [f"{file}: {fault}" for fault in [*setup.faults_of(steps, "setup"), *reading.faults(checks)]]
+    except ModuleNotFoundError as error:
+        click.echo(f"note: {file}: patterns and workbooks are not checked: {error.name} is not installed (pip install 'gymctl[evaluators]')", err=True)
+        return []
 
 
 def _beginning(prompt: str) -> str:
