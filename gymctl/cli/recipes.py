@@ -84,10 +84,12 @@ def _show_task(name: str, as_json: bool) -> None:
 
 def _desktop_faults(task: Any, file: str) -> list[str]:
     """What is wrong with a desktop task's set-up steps and evaluators, which gymctl itself runs."""
+    steps, checks = msgspec.to_builtins(task.setup), [check for check in task.asked() if check.get("type") == "evaluator"]
+    if not steps and not checks:
+        return []
     from gymctl.desktop import setup
     from gymctl.evaluators import reading
 
-    steps, checks = msgspec.to_builtins(task.setup), [check for check in task.asked() if check.get("type") == "evaluator"]
     try:
         return [f"{file}: {fault}" for fault in [*setup.faults_of(steps, "setup"), *reading.faults(checks)]]
     except ModuleNotFoundError as error:
