@@ -265,14 +265,6 @@ def end_labeled(label: str, *, grace: float = 1.0) -> None:
             wait_gone(process, max(0.0, deadline - time.monotonic()))
 
 
-def is_leader(process: Process) -> bool:
-    """Whether it leads its session: the one that was started, not a child of it."""
-    try:
-        return os.getsid(process.pid) == process.pid
-    except ProcessLookupError:
-        return False
-
-
 def reap(process: Process) -> int | None:
     """The exit code of a child of ours that has ended (negative: by that signal); None for anybody else's."""
     try:

@@ -15,49 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RECIPE, Cli
+from tests.murder import is_clean, labeled_containers, signaled
 
 MOMENTS = ("claimed", "started", "ready", "resetting", "stepping", "verifying")
 
-# Runs gymctl and kills it `delay` seconds after the moment it is told; writes down each moment it reaches.
-MURDER = """
-import os, pathlib, signal, sys, threading
-moment, delay, diary, *words = sys.argv[1:]
-from gymctl import instances, launch, wire, runners
-from gymctl.runner import Plan
-
-def reached(name):
-    with open(diary, "w") as file:
-        file.write(name)
-    if name == moment:
-        if float(delay) == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
-
-def after(module, name, moment):
-    real = getattr(module, name)
-    def wrapped(*args, **kwargs):
-        made = real(*args, **kwargs)
-        reached(moment)
-        return made
-    setattr(module, name, wrapped)
-
-after(instances, "claim", "claimed")
-after(runners.load(words[words.index("--runner") + 1]), "start", "started")
-after(launch, "_await", "ready")
-send = wire.Client.send
-PATHS = {"/reset": "resetting", "/call-tools": "stepping", "/verifier": "verifying"}
-def sending(self, method, path, document=None, *, timeout=60):
-    if path in PATHS and float(delay) > 0:
-        reached(PATHS[path])
-    reply = send(self, method, path, document, timeout=timeout)
-    if path in PATHS and float(delay) == 0:
-        reached(PATHS[path])
-    return reply
-wire.Client.send = sending
-sys.argv = ["gymctl", *words]
-from gymctl.cli import main
-main()
-"""
+WORDS = ["run", RECIPE, "--name", "victim", "--port", "0", "--task", "move-standup", "--agent", "oracle", "--rm", "--json"]
 
 
 @pytest.fixture(scope="module")
@@ -78,44 +40,6 @@ def bystanders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[]
     other.close()
 
 
-def murder(cli: Cli, runner: str, moment: str, delay: float) -> str:
-    """Run an episode that is killed; the moment it had reached."""
-    diary = cli.folder / "diary"
-    diary.write_text("")
-    words = ["run", RECIPE, "--runner", runner, "--name", "victim", "--port", "0", "--task", "move-standup", "--agent", "oracle", "--rm", "--json"]
-    argv = [sys.executable, "-c", MURDER, moment, str(delay), str(diary), *words]
-    done = subprocess.run(argv, env=cli.env, capture_output=True, text=True, cwd=cli.folder, timeout=120, check=False)
-    assert done.returncode in (-signal.SIGKILL, 0), done.stderr
-    return diary.read_text() if done.returncode else "ended"
-
-
-def is_clean(cli: Cli, runner: str, containers: Callable[[], list[str]]) -> None:
-    """What `ps --all` says is true; after `cache gc` and `stop` nothing of ours is left."""
-    rows = {row["name"]: row for row in cli("ps", "--all", "--json").json}
-    alive = bool(cli.leftovers() if runner == "local" else containers())
-    said = rows.get("victim", {}).get("status")
-    assert alive == (said in ("running", "orphaned")), f"{said}, and it {'lives' if alive else 'does not live'}"
-    ports = [int(port) for port in (rows.get("victim", {}).get("ports") or {}).values()]
-    cli("cache", "gc", "--json")
-    for name in [row["name"] for row in cli("ps", "--all", "--json").json]:
-        cli("stop", name)
-    assert cli("ps", "--all", "--json").json == []
-    assert cli.leftovers() == []
-    assert containers() == []
-    assert not list((cli.state / "instances").iterdir())
-    left = [p for folder in ("tmp", "locks") for p in (cli.folder / "cache" / folder).glob("*")]
-    assert left == []
-    for port in ports:
-        assert not listens(port)
-
-
-def listens(port: int) -> bool:
-    import socket
-
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 @pytest.mark.parametrize("runner", ["local", "docker"])
 def test_killed_at_any_moment(
     runner: str, cli: Cli, bystanders: Callable[[], None], request: pytest.FixtureRequest,
@@ -133,7 +57,8 @@ def test_killed_at_any_moment(
     for n in range(rounds):
         moment = MOMENTS[n % len(MOMENTS)]
         # At the moment itself in two of three rounds, a little later in the third: then it may have reached the next one.
-        reached = murder(cli, runner, moment, choices.uniform(0, 0.004) if n // len(MOMENTS) % 3 == 2 else 0)
+        delay = choices.uniform(0, 0.004) if n // len(MOMENTS) % 3 == 2 else 0
+        reached = signaled(cli, moment, [*WORDS, "--runner", runner], delay=delay)
         histogram[reached] += 1
         is_clean(cli, runner, containers)
         if n % 10 == 0:
@@ -144,13 +69,6 @@ def test_killed_at_any_moment(
     assert set(MOMENTS) <= set(histogram)
     if rounds >= 100:
         assert all(histogram[moment] >= 10 for moment in MOMENTS), histogram
-
-
-def labeled_containers(cli: Cli) -> list[str]:
-    """The ids of containers with our label, asked of the engine."""
-    argv = ["docker", "ps", "-a", "--format", '{{.ID}} {{.Label "gymctl.label"}}']
-    rows = subprocess.run(argv, env=cli.env, capture_output=True, text=True, check=True).stdout.split("\n")
-    return [row for row in rows if row.partition(" ")[2].startswith(cli.label())]
 
 
 def test_killed_while_it_waits_for_a_lock_or_holds_one(cli: Cli) -> None:

@@ -156,10 +156,10 @@ def stop(handle: Handle, /) -> None:
 
 
 def find() -> dict[str, Handle]:
-    """Our servers that run, by label: the leader of each session."""
+    """Our servers that run, by label: the first process of each, which ends all that it has started."""
     found: dict[str, Handle] = {}
-    for label, process in proc.labeled(f"{paths.state_id()}/"):
-        if label not in found or proc.is_leader(process):
+    for label, process in sorted(proc.labeled(f"{paths.state_id()}/"), key=lambda row: (row[1].started, row[1].pid)):
+        if label not in found:
             found[label] = {"pid": process.pid, "started": process.started, "label": label, "log": "", "url": "", "ports": {}}
     return found
 

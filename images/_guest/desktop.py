@@ -34,6 +34,7 @@ FAMILY_WILD = 0xFFFF
 FAMILY_LOCAL = 256
 DISPLAY_SECONDS = 30
 STOP_SECONDS = 3.0
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 BUS_LAUNCHER = ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately", "--a11y=1")
 OPENBOX_NAMESPACE = "http://openbox.org/3.4/rc"
 OPENBOX = Path("/etc/xdg/openbox/rc.xml")
@@ -152,7 +153,8 @@ class Desktop:
     def start_bus(self) -> None:
         """The session bus and, on it, accessibility."""
         read, write = os.pipe()
-        self.spawn("bus", ["dbus-daemon", "--session", "--nofork", "--nopidfile", f"--print-address={write}"], fds=[write])
+        address = f"--address=unix:path={self._folder}/bus"  # among its private files, not in /tmp
+        self.spawn("bus", ["dbus-daemon", "--session", "--nofork", "--nopidfile", address, f"--print-address={write}"], fds=[write])
         os.close(write)
         with os.fdopen(read) as told:
             self.env["DBUS_SESSION_BUS_ADDRESS"] = told.readline().strip()
@@ -235,6 +237,8 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def _ended(number: int, frame: Any) -> None:
+    for each in ENDS:  # a second one, to the whole group above all, must not break off the end
+        signal.signal(each, signal.SIG_IGN)
     raise SystemExit(0)
 
 
@@ -309,7 +313,7 @@ def main() -> int:
     libc = ctypes.CDLL("libc.so.6")
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no program of the desktop, which is the same user, reads the token out of here
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ENDS:
         signal.signal(number, _ended)
     child = os.fork()
     if not child:
