@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,30 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
+PATCH = """
+import sys, tkinter
+title, geometry, color, how = sys.argv[1:]
+window = tkinter.Tk(className="Patch")
+window.title(title)
+window.geometry(geometry)
+window.configure(bg=color)
+window.attributes("-fullscreen", how == "full")
+def busy(n=0):
+    window.configure(bg=("red", "blue")[n % 2])
+    window.after(50, busy, n + 1)
+if how == "busy":
+    busy()
+window.mainloop()
+"""
+
+
 class Machine:
     """A running desktop and the command line that acts on it."""
 
     def __init__(self, cli: Cli, name: str, runner: str, document: dict[str, Any]) -> None:
         self.cli, self.name, self.runner, self.document = cli, name, runner, document
+        self._patches: list[str] = []
+        """The pids of windows made here: Tk does not say whose its windows are."""
 
     def step(self, *words: str, code: int = 0) -> Any:
         """What an action brought, or its error."""
@@ -71,10 +91,17 @@ class Machine:
         return str(self.step("exec", "cd; pwd")["stdout"].strip())
 
     def close_windows(self) -> None:
-        """End the programs that tests start."""
-        self.step("exec", "kill $(pidof -x mousepad xterm) 2>/dev/null; true")
-        while [w for w in self.step("windows")["windows"] if w["class"] not in ("Pcmanfm", "Tint2")]:
+        """End the programs that have windows, but not the desktop's own."""
+        deadline = time.monotonic() + 30
+        while windows := [w for w in self.step("windows")["windows"] if w["class"] not in ("Pcmanfm", "Tint2")]:
+            assert time.monotonic() < deadline, windows
+            pids = [str(w["pid"]) for w in windows if w["pid"]]
+            self.step("exec", f"kill -9 {' '.join([*pids, *self._patches])} 2>/dev/null; true")
             self.step("wait", "0.1")
+
+    def window(self, title: str, geometry: str = "500x300+300+200", color: str = "white", how: str = "plain") -> None:
+        """Open a window of one color (`how`: plain, full, busy); nothing waits for it."""
+        self._patches.append(str(self.step("launch", "python3", "-c", PATCH, title, geometry, color, how)["pid"]))
 
 
 def start(cli: Cli, runner: str, request: pytest.FixtureRequest, *more: str, name: str = "desk") -> Machine:

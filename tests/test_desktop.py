@@ -27,7 +27,7 @@ from gymctl.desktop.acting import Desk
 from gymctl.errors import EnvError, Unavailable, UsageError
 from gymctl.kinds import desktop
 from tests.conftest import Cli, lacking
-from tests.desktops import Machine, check_host, desk, local_desk, start
+from tests.desktops import PATCH, Machine, check_host, desk, local_desk, start
 
 __all__ = ["desk", "local_desk"]
 
@@ -199,7 +199,7 @@ def test_what_is_gray_or_covered_is_not_clicked(desk: Machine, notes: str) -> No
     desk.step("key", "Escape")
     desk.step("wait-stable")
     window = next(w for w in desk.step("windows")["windows"] if "notes.txt" in w["title"])
-    desk.step("launch", f"xterm -geometry 90x30+{window['x']}+{window['y'] - 10} -T over")
+    desk.window("over", f"500x300+{window['x']}+{window['y'] - 10}")
     _until(lambda: any(w["title"] == "over" and w["active"] for w in desk.step("windows")["windows"]), "no terminal")
     for place in (("menu=File",), ("window=notes.txt", "10", "10")):
         error = desk.step("click", *place, code=9)
@@ -213,7 +213,8 @@ def test_what_is_gray_or_covered_is_not_clicked(desk: Machine, notes: str) -> No
 
 
 def test_two_windows_of_one_name(desk: Machine, notes: str) -> None:
-    desk.step("launch", "xterm -T twin & xterm -T twin & wait")
+    desk.window("twin")
+    desk.window("twin")
     _until(lambda: sum(w["title"] == "twin" for w in desk.step("windows")["windows"]) == 2, "no terminals")
     assert "2 windows are called 'twin'" in desk.step("activate", "twin", code=9)["message"]
 
@@ -303,13 +304,13 @@ def test_change_and_quiet_are_waited_for(desk: Machine) -> None:
     desk.step("wait-stable", "1", "timeout:=30")
     unchanged = "nothing has been painted since the last action began"
     _until(lambda: unchanged in _error_of(desk, "move 600 300", "wait-change 0.5"), "a pointer that moves is no change")
-    desk.step("launch", "sleep 0.7; xterm -T late")
+    desk.window("late")
     assert desk.step("wait-change")["sequence"] > 0
     desk.step("wait-stable")
     assert desk.step("wait-change")["sequence"] > 0, "it has changed since the launch: there is nothing to wait for"
     fresh = desk.step("screenshot", "--fresh")["screen"]
     assert fresh["notes"] == []
-    desk.step("launch", 'xterm -T busy -e sh -c "while :; do date +%N; done"')
+    desk.window("busy", how="busy")
     _until(lambda: any(w["title"] == "busy" for w in desk.step("windows")["windows"]), "no terminal")
     assert "not stable" in desk.step("wait-stable", "0.5", "timeout:=2", code=9)["message"]
     desk.close_windows()
@@ -335,7 +336,8 @@ def test_a_screen_that_sleeps_or_is_of_one_color_says_so(desk: Machine) -> None:
     desk.step("exec", "xset s activate")
     assert "has been woken" in " ".join(desk.step("screenshot")["screen"]["notes"])
     assert desk.step("screenshot")["screen"]["notes"] == []
-    desk.step("launch", "xterm -fullscreen -bg black -fg black -cr black -bc +sb -b 0 -T black")
+    desk.window("black", color="black", how="full")
+    desk.step("move", "1279", "719")
     _until(lambda: any("one color" in note for note in desk.step("screenshot")["screen"]["notes"]), str(desk.step("screenshot")))
     desk.close_windows()
 
@@ -359,12 +361,12 @@ def test_settle_is_the_recipe_s(tmp_path: Path, request: pytest.FixtureRequest, 
     for action, least in ((["move", "10", "10"], 0.4), (["windows"], 0.0)):
         elapsed = cli("step", "calm", *action, "--json").json["elapsed"]
         assert (elapsed >= 0.4) == bool(least), action
-    shown = calm.step("launch", "xterm -T calm -bg white", "screenshot:=true")["screen"]
+    shown = calm.step("launch", "python3", "-c", PATCH, "calm", "500x300+100+100", "white", "plain", "screenshot:=true")["screen"]
     with Image.open(shown["path"]) as picture:
         assert picture.convert("L").getextrema() == (0, 255)
     assert shown["notes"] == []
     calm.step("exec", "true")
-    loud = calm.step("launch", 'xterm -e sh -c "while :; do date +%N; done"')
+    loud = calm.step("launch", "python3", "-c", PATCH, "loud", "500x300+100+100", "white", "busy")
     assert loud["notes"][0].startswith("not stable"), loud
 
 
@@ -416,7 +418,7 @@ def test_python_sees_by_file_and_by_image(tmp_path: Path, monkeypatch: pytest.Mo
         seen = env.reset()
         first = seen["screen"]["image"]
         assert (first.size, first.mode, seen["screen"]["format"]) == ((1280, 720), "RGB", "pil")
-        env.step("launch", command="xterm -bg '#10f020' -geometry 60x20+300+200")
+        env.step("launch", command=["python3", "-c", PATCH, "green", "500x300+100+100", "#10f020", "plain"])
         env.step("wait-change")
         after = env.step("wait-stable")["screen"]["image"]
         assert sum(count for count, color in after.getcolors(1 << 20) if color == (0x10, 0xF0, 0x20)) > 10_000, "colors are where they belong"
