@@ -116,7 +116,7 @@ def rewind(instance: Instance, told: Told, *, level: Level | None, task: Task | 
             proc.end_group(proc.Process(helper["pid"], helper["started"]))
     instance.helpers = [helper for helper in instance.helpers if helper["what"] == "view"]
     instance.notes = [note for note in instance.notes if not note.startswith(levels.MADE)]
-    module.stop(instance.handle)
+    module.stop({**(instance.handle or {}), "spared": [helper["pid"] for helper in instance.helpers]})
     told.step(f"starting {instance.name} again")
     with contextlib.ExitStack() as undo:
         _come_up(instance, module, way, told, undo, must_exist=level is not None and must_exist)

@@ -251,10 +251,10 @@ def labeled(prefix: str) -> Iterator[tuple[str, Process]]:
                 yield item.partition(b"=")[2].decode(errors="replace"), Process(int(entry.name), started)
 
 
-def end_labeled(label: str, *, grace: float = 1.0) -> None:
-    """TERM, and KILL after `grace` seconds, to every process of this user that carries exactly this label; returns when they are gone."""
-    ours = os.getpid()  # an agent's own `gymctl` carries the label of the agent
-    found = [process for its_label, process in labeled(label) if its_label == label and process.pid != ours]
+def end_labeled(label: str, *, grace: float = 1.0, spared: Sequence[int] = ()) -> None:
+    """TERM, and KILL after `grace` seconds, to each process of this user that carries exactly this label, not the pids `spared`; returns when they are gone."""
+    ours = {os.getpid(), *spared}  # an agent's own `gymctl` carries the label of the agent
+    found = [process for its_label, process in labeled(label) if its_label == label and process.pid not in ours]
     for signum, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
         found = [process for process in found if alive(process)]
         for process in found:

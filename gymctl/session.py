@@ -50,7 +50,8 @@ def explained(instance: Instance, error: Unavailable) -> Unavailable:
     status = instance.module().status(instance.handle)
     if status.state == "running":
         answering = getattr(instances.kind(instance.kind), "answering", None)
-        return Unavailable(f"{instance.name}: {error.message}", hint=answering(instance)) if answering else error
+        standing = answering(instance) if answering else ""
+        return Unavailable(f"{instance.name}: {error.message}", hint=standing) if standing else error
     code = f" with exit code {status.exit_code}" if status.exit_code is not None else ""
     limit = f": {status.killed}" if status.killed else ""
     hint = f"`gymctl logs {instance.name}` shows why; `gymctl run {instance.recipe} --replace` starts it again"

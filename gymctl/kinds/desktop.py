@@ -119,7 +119,15 @@ def verify(client: wire.Client, session: str, checks: list[Json], timeout: float
 
 
 def answering(instance: Instance) -> str:
-    """What of a running machine still answers, when the server in it does not, and how to go on."""
+    """What of a running machine still answers, when the server in it does not, and how to go on; "" when it does."""
+    probe = wire.Client(instance.url)
+    try:
+        probe.send("GET", "/platform", timeout=PROBE_TIMEOUT)
+        return ""
+    except Unavailable:
+        pass  # as it was said
+    finally:
+        probe.close()
     try:
         where = vnc.address(instance.directory, vnc.number(instance.directory))
         vnc.check(where, instance.name)
@@ -134,6 +142,7 @@ def watch(instance: Instance) -> Json:
     return viewing.show(instance)
 
 
+PROBE_TIMEOUT = 2.0
 CONTROL = {"reset": "reset", "setup": "setup", "start_recording": "recording", "end_recording": "recording"}
 """{first part of a path: what such a call is named}: they put the machine into another state, or end what watches it."""
 

@@ -148,9 +148,9 @@ def status(handle: Handle, /) -> Status:
 
 
 def stop(handle: Handle, /) -> None:
-    """End the server's whole group, and whatever else carries its label; its sockets go."""
+    """End the server's whole group, and whatever else carries its label, but helpers (`spared`) that outlast a start anew; its sockets go."""
     proc.end_group(_process(handle), grace=STOP_SECONDS)
-    proc.end_labeled(handle["label"])
+    proc.end_labeled(handle["label"], spared=handle.get("spared", ()))
     for directory in paths.runtime_dirs(_runtime_name(handle["label"])):
         shutil.rmtree(directory, ignore_errors=True)
 
