@@ -102,8 +102,6 @@ def stop(handle: Handle, /) -> None:
     if proc.alive(process):
         _ask_to_end(handle, process)
     proc.end_group(process, grace=1.0)
-    if handle.get("label"):
-        proc.end_labeled(handle["label"])
     for folder in filter(None, (handle.get("directory"), handle.get("runtime"))):
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -45,9 +45,12 @@ class Link:
         self._serial = 0
         self._body = bytearray(1 << 16)
         link.settimeout(10)
-        self._say(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n", b"OK")
-        self._say(b"NEGOTIATE_UNIX_FD\r\n", b"AGREE_UNIX_FD")
-        link.sendall(b"BEGIN\r\n")
+        with contextlib.ExitStack() as undo:
+            undo.callback(link.close)
+            self._say(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n", b"OK")
+            self._say(b"NEGOTIATE_UNIX_FD\r\n", b"AGREE_UNIX_FD")
+            link.sendall(b"BEGIN\r\n")
+            undo.pop_all()
 
     def _say(self, line: bytes, expected: bytes) -> None:
         self._socket.sendall(line)

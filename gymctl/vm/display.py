@@ -125,14 +125,19 @@ class Pushed:
         self._shape: tuple[int, int, bytes] = (0, 0, b"")
         self.moves = 0
         """How often the guest's X server has put its cursor somewhere."""
-        self._main = _connect(qmp)
-        self._link = self._listen(console)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        with self._news:
-            if not self._news.wait_for(lambda: self._sequence or self._ended, FIRST_FRAME_SECONDS):
-                raise Unavailable(f"console {console} of this machine showed nothing for {FIRST_FRAME_SECONDS:g} s", hint="has its display a mode yet?")
-        self._check()
+        _painted(qmp)
+        with contextlib.ExitStack() as undo:
+            self._main = _connect(qmp)
+            undo.callback(self._main.close)
+            self._link = self._listen(console)
+            undo.callback(self._link.close)
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+            with self._news:
+                if not self._news.wait_for(lambda: self._sequence or self._ended, FIRST_FRAME_SECONDS):
+                    raise Unavailable(f"console {console} of this machine showed nothing for {FIRST_FRAME_SECONDS:g} s", hint="has its display a mode yet?")
+                self._check()
+            undo.pop_all()
 
     def _listen(self, console: int) -> Link:
         ours, theirs = socket.socketpair()
@@ -140,13 +145,17 @@ class Pushed:
             for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
                 end.setsockopt(socket.SOL_SOCKET, option, BUFFER)
         path = f"/org/qemu/Display1/Console_{console}"
-        serial = self._main.call(path, "org.qemu.Display1.Console", "RegisterListener", "h", struct.pack("<I", 0), [theirs.fileno()])
-        link = Link(ours)
-        theirs.close()
+        with theirs:
+            serial = self._main.call(path, "org.qemu.Display1.Console", "RegisterListener", "h", struct.pack("<I", 0), [theirs.fileno()])
+        try:
+            link = Link(ours)
+        except (Unavailable, OSError) as error:
+            raise Unsupported(f"this machine has no console {console}", hint="consoles are counted from 0") from error
         reply = self._main.receive()
         while reply.fields.get(REPLY_TO) != serial:
             reply = self._main.receive()
         if reply.kind == ERROR:
+            link.close()
             raise Unsupported(f"this machine has no console {console}: {reply.member}", hint="consoles are counted from 0")
         link.patient()
         return link
@@ -289,6 +298,13 @@ class Pushed:
         self._main.close()
         self._thread.join(5)
         self._unmap()
+
+
+def _painted(qmp: Qmp) -> None:
+    """QEMU does not paint what nobody looks at: who comes first would be given what was there before."""
+    dump = Screendump(qmp)
+    with contextlib.closing(dump), contextlib.suppress(Unavailable):
+        dump.frame()
 
 
 def _connect(qmp: Qmp) -> Link:
