@@ -8,6 +8,7 @@ and the errors all say the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -213,7 +214,15 @@ class Files(Protocol):
         """Copy to `dst`, whole or not at all. NotFound, IntegrityError, Conflict."""
 
 
-ABILITIES: dict[str, type] = {"images": Images, "checkpoints": Checkpoints, "memory": Memory, "files": Files}
+@runtime_checkable
+class Displays(Protocol):
+    """Shows its screen and takes input itself, without the server inside: fast I/O."""
+
+    def display(self, handle: Handle, token: str, /) -> AbstractContextManager[Any]:
+        """A console for the length of a block: `frame()`, `wait()`, `act()` of gymctl.vm.console. Unavailable, EnvError."""
+
+
+ABILITIES: dict[str, type] = {"images": Images, "checkpoints": Checkpoints, "memory": Memory, "files": Files, "displays": Displays}
 
 
 def features(module: ModuleType) -> dict[str, bool]:

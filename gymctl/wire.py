@@ -54,7 +54,10 @@ class Client:
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection: it is no longer needed."""
+        self._drop()
+
+    def _drop(self) -> None:
         if self._connection:
             self._connection.close()
             self._connection = None
@@ -78,14 +81,14 @@ class Client:
             answer = connection.getresponse()
             reply = Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read(MAX_ANSWER))
             if not answer.isclosed():
-                self.close()
+                self._drop()
                 raise EnvError(f"the answer to {path} is larger than {MAX_ANSWER >> 20} MiB")
             return reply
         except TimeoutError as error:
-            self.close()
+            self._drop()
             raise Unavailable(f"{self._address()} did not answer {path} within {timeout:g} s", hint=self._hint("logs")) from error
         except (http.client.HTTPException, OSError) as error:
-            self.close()
+            self._drop()
             raise Unavailable(f"{self._address()} broke the connection during {path}: {error or type(error).__name__}", hint=self._hint("logs")) from error
 
     def _ready(self, timeout: float) -> http.client.HTTPConnection:
@@ -94,7 +97,7 @@ class Client:
         if kept and kept.sock and not select.select([kept.sock], [], [], 0)[0]:
             kept.sock.settimeout(timeout)
             return kept
-        self.close()
+        self._drop()
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         try:
             connection.connect()

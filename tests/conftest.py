@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = "agent-environment"
-pytest_plugins = ["tests.engine", "tests.desktops", "tests.machines"]
+pytest_plugins = ["tests.engine", "tests.desktops", "tests.machines", "tests.runners.qemu_clones"]
 
 
 # Whoever started us in the background left INT ignored, and children inherit that: the tests send them signals.

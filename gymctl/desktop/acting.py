@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -17,6 +18,7 @@ from gymctl.desktop import gestures, screen, targets
 from gymctl.desktop.gestures import Action
 from gymctl.episode import Json
 from gymctl.errors import EnvError, GymctlError
+from gymctl.runner import Displays
 
 if TYPE_CHECKING:
     from gymctl.instances import Instance
@@ -36,6 +38,21 @@ class Desk(wire.Client):
         self.instance = instance
         self.steps = instance.directory / "steps"
         self.settle = float(instance.plan.get("settle") or 0)
+        self._open = contextlib.ExitStack()
+        self._console: Any = None
+
+    def console(self) -> Any:
+        """Its runner's own screen and input, where it was started with --fast-io on one that has them (gymctl.vm.console), opened once; else None."""
+        module = self.instance.module() if self.instance.plan.get("fast_io") else None
+        if self._console is None and isinstance(module, Displays):
+            self._console = self._open.enter_context(module.display(self.instance.handle or {}, self.instance.token))
+        return self._console
+
+    def close(self) -> None:
+        """Close the connection, and let go of what was pressed by fast I/O."""
+        self._open.close()
+        self._console = None
+        super().close()
 
     def send(self, method: str, path: str, document: Any = None, *, timeout: float = 60, data: bytes | BinaryIO | None = None) -> wire.Reply:
         """As any client; EnvError when the guest refuses the token that the record has."""
@@ -70,7 +87,8 @@ def do(desk: Desk, action: Action) -> Done:
 
 def _input(desk: Desk, *documents: Json, seconds: float = 0, allow_untyped: bool = False) -> Json:
     """Send actions in gym-anything's words; what is still held, and what could not be typed (an error unless it is allowed)."""
-    answer = desk.call("/input", list(documents), timeout=INPUT_TIMEOUT + seconds)
+    console = desk.console()
+    answer = console.act(documents) if console else desk.call("/input", list(documents), timeout=INPUT_TIMEOUT + seconds)
     untyped = answer["untyped"]
     if untyped and not allow_untyped:
         raise _not_typed(untyped)

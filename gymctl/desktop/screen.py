@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,13 @@ def image(client: wire.Client, **query: Any) -> tuple[Image, Frame]:
     frame = take(client, format="raw", **query)
     made: Image = module.frombuffer("RGB", (frame.width, frame.height), frame.content, "raw", "BGRX", 0, 1)
     return made, frame
+
+
+def pushed(console: Any) -> tuple[Image, Frame]:
+    """The same from a runner's own display, as it is now."""
+    frame = console.frame()
+    made: Image = pillow().frombuffer("RGB", (frame.width, frame.height), frame.pixels, "raw", frame.order, 0, 1)
+    return made, Frame(b"", frame.width, frame.height, frame.sequence, max(0.0, round(time.time() - frame.time, 3)), ())
 
 
 def pillow() -> Any:

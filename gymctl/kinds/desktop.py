@@ -109,7 +109,8 @@ def step(client: Desk, session: str, action: Action) -> Observation:
 
 def picture(client: Desk) -> Json:
     """The screen for one who is fast: {image: PIL.Image (RGB), format, mode, resolution, sequence, age, notes}; no file is written."""
-    shown, frame = screen.image(client)
+    console = client.console()
+    shown, frame = screen.pushed(console) if console else screen.image(client)
     return {"image": shown, "format": "pil", "mode": shown.mode, **frame.json()}
 
 

@@ -20,8 +20,6 @@ from gymctl.vm import channel
 from tests.conftest import Cli
 from tests.runners.qemu_clones import clone, handle, plan, record
 
-pytest_plugins = ["tests.runners.qemu_clones"]
-
 
 def told(cli: Cli, name: str, command: str) -> str:
     """What a command of root's in the guest prints."""
