@@ -200,7 +200,7 @@ def test_programs_and_windows(local_desk: Machine, prepare: Callable[..., list[s
         ("execute", {"command": "mkdir -p ~/set && echo hello > ~/set/letter.txt && echo y > ~/set/second.txt", "shell": True}),
         ("open", {"path": "~/set/letter.txt"}),
         ("launch", {"command": ["mousepad", "--disable-server", "~/set/second.txt"]}),
-        ("execute_with_verification", {"command": ["true"], "verification": {"window_exists": "second.txt"}, "max_wait_time": 30}),
+        ("activate_window", {"window_name": "second.txt"}),
         ("activate_window", {"window_name": "letter.txt"}),
     )
     windows = local_desk.step("windows")["windows"]
@@ -251,7 +251,10 @@ def test_a_disk_that_is_ready_is_left_alone(local_desk: Machine, prepare: Callab
     (("change_wallpaper", {"path": "~/none.png"}), "File not found: "),
     (("launch", {"command": ["no-such-program"]}), "there is no program 'no-such-program'"),
 ])  # fmt: skip
-def test_a_step_that_fails_says_which_it_was_and_why(prepare: Callable[..., list[str]], step: tuple[str, dict[str, Any]], why: str) -> None:
+def test_a_step_that_fails_says_which_it_was_and_why(
+    prepare: Callable[..., list[str]], step: tuple[str, dict[str, Any]], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "WINDOW_SECONDS", 0.5)
     with pytest.raises(EnvError) as caught:
         prepare(("sleep", {"seconds": 0.01}), step, ("execute", {"command": "touch ~/never", "shell": True}))
     message = caught.value.message

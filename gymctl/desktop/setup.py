@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 EXECUTE_SECONDS = 120.0
 OPEN_SECONDS = 120.0
 BROWSER_SECONDS = 60.0
+WINDOW_SECONDS = 20.0
+"""How long a window that is to be activated may take to come: tasks launch a program, sleep a moment, and activate it."""
 LONGEST_WAIT = 60.0
 """Seconds that the guest waits in one request."""
 LOOK_AGAIN = 0.3
@@ -39,10 +41,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Machine:
-    """Where steps are done. `outputs` keeps what `stdout` and `stderr` of an execute name; None drops it."""
+    """Where steps are done. `outputs` keeps what `stdout` and `stderr` of an execute name; None drops it. `patience`: how long windows may take to come."""
 
     client: wire.Client
     outputs: Path | None = None
+    patience: float = 0.0
 
     def post(self, path: str, document: Json, timeout: float = 60) -> wire.Reply:
         """One request; EnvError with the guest's words when it refuses."""
@@ -71,7 +74,7 @@ def refused(reply: wire.Reply) -> EnvError:
 def prepare(client: wire.Client, steps: Sequence[SetUp], told: Callable[[str], None], *, disk_is_ready: bool = False) -> None:
     """Do a task's setup; `disk_is_ready` leaves out the steps whose work is on the disk. EnvError names the faulty or failing step."""
     found = read([{"type": step.type, "parameters": step.parameters} for step in steps])
-    machine = Machine(client)
+    machine = Machine(client, patience=WINDOW_SECONDS)
     for step in found:
         if disk_is_ready and step.type in ON_DISK:
             continue
@@ -250,7 +253,14 @@ def _wait(machine: Machine, seconds: float) -> None:
 
 
 def _activate(machine: Machine, given: Json) -> None:
-    machine.post("/setup/activate_window", given)
+    deadline = time.monotonic() + machine.patience
+    while True:
+        reply = machine.client.send("POST", "/setup/activate_window", given)
+        if reply.status < 400:
+            return
+        if reply.status != 404 or time.monotonic() > deadline:
+            raise refused(reply)
+        _wait(machine, LOOK_AGAIN)
 
 
 def _close(machine: Machine, given: Json) -> None:
