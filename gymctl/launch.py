@@ -94,6 +94,8 @@ def anew(instance: Instance, told: Told, *, level: Level | None = None, task: Ta
         if level:
             raise Unsupported(f"--checkpoint is for desktops, and {instance.name} is a {instance.kind}", hint="leave it out: a session is reset by its server")
         return
+    if not instance.url:
+        raise Unavailable(f"{instance.name} was never started", hint=f"`gymctl stop {instance.name}` removes it")
     wanted = level or instance.plan.get("level")
     if level is None and wanted == "post_task" and task is None:
         wanted = "post_start"

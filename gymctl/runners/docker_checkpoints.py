@@ -27,6 +27,7 @@ MAKING = "gymctl-checkpoint-making"
 KEY = "gymctl.checkpoint"
 """A label: `<cache id>/<key>`."""
 MAKER = "gymctl.checkpoint-of"
+ADDED = "gymctl.checkpoint-bytes"
 INSTANCE = "gymctl.label"
 COMMIT_SECONDS = 600
 
@@ -35,7 +36,7 @@ def checkpoints() -> dict[str, str]:
     """{key: what it is and how large} of this cache's checkpoints; Unavailable."""
     api = engine.client()
     with engine.failures("listing checkpoints"):
-        return {key: _words(api, row) for key, row in _kept(api).items()}
+        return {key: _words(row["Labels"]) for key, row in _kept(api).items()}
 
 
 def _kept(api: APIClient) -> dict[str, dict[str, Any]]:
@@ -44,9 +45,8 @@ def _kept(api: APIClient) -> dict[str, dict[str, Any]]:
     return {row["Labels"][KEY].removeprefix(prefix): row for row in rows if row["Labels"][KEY].startswith(prefix)}
 
 
-def _words(api: APIClient, row: dict[str, Any]) -> str:
-    added = int(api.history(row["Id"])[0]["Size"])  # type: ignore[no-untyped-call]
-    return f"disk of {row['Labels'].get(MAKER, 'an instance')}: {added / 2**20:,.1f} MiB more than its image"
+def _words(labels: dict[str, str]) -> str:
+    return f"disk of {labels.get(MAKER, 'an instance')}: {int(labels.get(ADDED, 0)) / 2**20:,.1f} MiB more than what it was started from"
 
 
 def _tag(key: str) -> str:
@@ -60,30 +60,31 @@ def save(handle: Handle, key: str, /) -> None:
     with _making(key), engine.failures("keeping a checkpoint"):
         if key in _kept(api):
             return
-        config = api.inspect_container(container)["Config"]
+        about = api.inspect_container(container)
         with contextlib.ExitStack() as undo:
             undo.callback(_discard, api, container, making)
             api.commit(container, repository=MAKING, tag=_tag(key))
-            _publish(api, making, key, config, set(handle.get("secrets", ())))
+            _publish(api, making, key, about, set(handle.get("secrets", ())))
 
 
 def _making(key: str) -> contextlib.AbstractContextManager[None]:
     return cache.lock(f"checkpoint-docker-{key[:32]}", lambda text: None)
 
 
-def _publish(api: APIClient, making: str, key: str, config: dict[str, Any], secrets: set[str]) -> None:
+def _publish(api: APIClient, making: str, key: str, about: dict[str, Any], secrets: set[str]) -> None:
     """An image of the commit's layers under the checkpoint's name; StartError when a secret is in it all the same."""
-    made = api.inspect_image(making)  # type: ignore[no-untyped-call]  # the stubs leave it out
-    kept = dict(made["Config"])
+    made, base = (engine.image(api, image) for image in (making, about["Image"]))
+    config, kept = about["Config"], dict(made["Config"])
     kept["Env"] = [variable for variable in kept.get("Env") or () if variable.partition("=")[0] not in secrets]
     name = str((config.get("Labels") or {}).get(INSTANCE, "")).partition("/")[2]
-    kept["Labels"] = {k: v for k, v in (kept.get("Labels") or {}).items() if k != INSTANCE} | {KEY: f"{paths.cache_id()}/{key}", MAKER: name}
+    ours = {KEY: f"{paths.cache_id()}/{key}", MAKER: name, ADDED: str(made["Size"] - base["Size"])}
+    kept["Labels"] = {k: v for k, v in (kept.get("Labels") or {}).items() if k != INSTANCE} | ours
     reference = f"{REPOSITORY}:{_tag(key)}"
     for event in api.load_image(_archive(made, kept, reference), quiet=True):  # type: ignore[no-untyped-call]
         if "error" in event:
             raise engine.refused(str(event["error"]), "keeping a checkpoint")
     values = {value for name, _, value in (variable.partition("=") for variable in config.get("Env") or ()) if name in secrets and value}
-    shown = json.dumps(api.inspect_image(reference))  # type: ignore[no-untyped-call]
+    shown = json.dumps(engine.image(api, reference))
     if any(value in shown for value in values):
         api.remove_image(reference)
         raise StartError("the engine put secrets of the container into the checkpoint, so it was removed", hint="is it an older engine? see `gymctl doctor`")
@@ -128,7 +129,7 @@ def image(key: str) -> dict[str, str]:
         from docker.errors import ImageNotFound
 
         try:
-            found = api.inspect_image(f"{REPOSITORY}:{_tag(key)}")  # type: ignore[no-untyped-call]
+            found = engine.image(api, f"{REPOSITORY}:{_tag(key)}")
         except ImageNotFound as error:
             raise NotFound("the checkpoint is no longer there", hint="the same `gymctl run` makes it again") from error
     if (found["Config"].get("Labels") or {}).get(KEY) != f"{paths.cache_id()}/{key}":

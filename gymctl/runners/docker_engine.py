@@ -160,6 +160,11 @@ def failures(doing: str) -> Iterator[None]:
         raise unreachable(host()) from error
 
 
+def image(api: APIClient, reference: str) -> dict[str, Any]:
+    """What the engine says of an image; docker-py's ImageNotFound."""
+    return dict(api.inspect_image(reference))  # type: ignore[no-untyped-call]  # the stubs leave it out
+
+
 def reason(error: APIError) -> str:
     """The engine's own words."""
     return str(error.explanation or error).strip()

@@ -28,7 +28,7 @@ def has(ref: str, /) -> str | None:
     api = engine.client()
     with engine.failures(f"looking for the image {ref}"):
         try:
-            return str(api.inspect_image(ref)["Id"])  # type: ignore[no-untyped-call]  # the stubs leave it out
+            return str(engine.image(api, ref)["Id"])
         except ImageNotFound:
             return None
 
@@ -105,7 +105,7 @@ def labels(ref: str, /) -> dict[str, str]:
     api = engine.client()
     with engine.failures(f"looking for the image {ref}"):
         try:
-            config = api.inspect_image(ref)["Config"] or {}  # type: ignore[no-untyped-call]  # the stubs leave it out
+            config = engine.image(api, ref)["Config"] or {}
         except ImageNotFound:
             return {}
     return dict(config.get("Labels") or {})
