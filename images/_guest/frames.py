@@ -153,6 +153,7 @@ class Screen:
                 self._seen = (x, y)
                 self._sequence += 1
                 XDAMAGE.XDamageSubtract(self.connection.display, self._damage, 0, 0)  # before the pixels are read: what comes later counts anew
+                self.connection.sync()  # not with the next request: until it has come there, nothing is told of what is painted
             return self._sequence
 
     def _drain(self) -> None:

@@ -139,3 +139,14 @@ def test_a_new_resolution_is_followed(desk: Desk) -> None:
     finally:
         desk.run("xrandr", "-s", "1280x720")
     desk.until(lambda: len(desk.get("/frame").content) == WIDTH * HEIGHT * 4)
+
+
+def test_what_is_painted_right_after_an_action_began_is_not_lost(desk: Desk) -> None:
+    line = "echo; for i in $(seq 200); do echo $i; sleep 0.02; done; sleep 100"
+    answer = desk.post("/setup/launch", {"command": ["xterm", "-T", "busy", "-e", "sh", "-c", line]})
+    desk.launched.append(int(answer.headers["x-pid"]))
+    desk.until(lambda: any(window["title"] == "busy" for window in desk.windows()))
+    desk.sleep(0.5)
+    desk.act({"action": "wait", "seconds": 0})  # it begins while something is being painted, and that goes on for a while
+    desk.sleep(7)
+    assert "stale" not in desk.get("/frame?since=action&timeout=0.5&format=jpeg").headers.get("x-frame-notes", "")
