@@ -305,7 +305,7 @@ def test_change_and_quiet_are_waited_for(desk: Machine) -> None:
     unchanged = "nothing has been painted since the last action began"
     _until(lambda: unchanged in _error_of(desk, "move 600 300", "wait-change 0.5"), "a pointer that moves is no change")
     desk.window("late")
-    assert desk.step("wait-change")["sequence"] > 0
+    assert desk.step("wait-change", "60")["sequence"] > 0
     desk.step("wait-stable")
     assert desk.step("wait-change")["sequence"] > 0, "it has changed since the launch: there is nothing to wait for"
     fresh = desk.step("screenshot", "--fresh")["screen"]

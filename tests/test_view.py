@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import playwright.sync_api
 import pytest
 from PIL import Image, ImageChops, ImageStat
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -39,8 +40,8 @@ def browser(novnc: None) -> Iterator[Browser]:
     executable = shutil.which("chromium")
     if executable is None:
         lacking("browser", "there is no chromium")
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=executable, args=["--disable-gpu"], chromium_sandbox=os.getuid() != 0)
+    with sync_playwright() as driver:
+        made = driver.chromium.launch(executable_path=executable, args=["--disable-gpu"], chromium_sandbox=os.getuid() != 0)
         yield made
         made.close()
 
@@ -52,8 +53,11 @@ def viewed(machine: Machine) -> Any:
 
 def wait_for(page: Page, text: str) -> None:
     """Wait until the page's line says something; "" when it shows the desktop."""
-    page.wait_for_function("text => { const said = document.getElementById('status').textContent; return text ? said.includes(text) : said === '' }",
-                           arg=text, timeout=60_000)  # fmt: skip
+    said = "text => { const said = document.getElementById('status').textContent; return text ? said.includes(text) : said === '' }"
+    try:
+        page.wait_for_function(said, arg=text, timeout=60_000)
+    except playwright.sync_api.TimeoutError:
+        pytest.fail(f"the page says {page.text_content('#status')!r}, not {text!r}")
 
 
 def visit(browser: Browser, url: str) -> tuple[int, str]:
@@ -69,7 +73,7 @@ def visit(browser: Browser, url: str) -> tuple[int, str]:
 
 def test_a_browser_shows_the_desktop_and_acts_in_it(desk: Machine, browser: Browser, tmp_path: Path) -> None:
     desk.window("seen", "600x400+200+150", "#2040c0")
-    desk.step("wait-change")
+    desk.step("wait-change", "60")
     desk.step("wait-stable")
     page = browser.new_context(viewport={"width": 1280, "height": 720}).new_page()
     faults: list[str] = []
