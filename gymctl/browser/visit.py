@@ -123,13 +123,14 @@ class Visit:
         every = self.page.locator(selector)
         found = every if unseen else every.filter(visible=True)
         try:
-            await found.first.wait_for(state="attached", timeout=seconds * 1000)
+            with contextlib.suppress(Late):  # the look below decides: on a busy machine the wait may end before it looked once
+                await found.first.wait_for(state="attached", timeout=seconds * 1000)
             count = await found.count()
-        except Late as error:
-            raise await failing.absent(self.page, selector, seconds) from error
         except Error as error:
             hint = "CSS (#save), text=Save, role=button[name=...]"
             raise EnvError(f"{selector!r} is no selector: {failing.reason(error)}", hint=hint, type="selector") from error
+        if not count:
+            raise await failing.absent(self.page, selector, seconds)
         if count > 1:
             raise await failing.ambiguous(found, selector, count)
         return found
