@@ -169,6 +169,17 @@ ROWS: dict[str, list[str]] = {
         "test_evaluators.py::test_a_command_that_hangs_or_is_not_there_is_no_verdict", "test_evaluators.py::test_a_time_out_is_no_verdict_and_nothing_is_left",
         "test_evaluators.py::test_a_crash_is_no_verdict", "test_evaluators.py::test_faults_are_exit_9_and_nothing_is_done",
     ],
+    "desktop: unresponsive": ["test_desktop.py::test_a_guest_that_hangs_says_what_still_answers"],
+    "desktop: noVNC, 5000, 5900 not reachable": [
+        "test_desktop.py::test_a_wrong_secret_and_a_dead_desktop_are_two_troubles",
+        "test_view.py::test_refused_and_no_display_are_said_by_the_command_and_by_the_page", "test_view.py::test_a_wrong_vnc_password_is_said",
+        "test_view.py::test_an_address_lets_one_in_once", "test_view.py::test_what_is_not_installed_is_named_and_vnc_works_anyway",
+        "test_view.py::test_a_recipe_without_vnc",
+    ],
+    "desktop: black, empty or stale screenshot": [
+        "test_desktop.py::test_a_screen_that_sleeps_or_is_of_one_color_says_so", "test_desktop.py::test_change_and_quiet_are_waited_for",
+    ],
+    "desktop: low quality": ["test_desktop.py::test_a_screenshot_with_any_action"],
     "ps and bundles": [f"{SUITE}::test_ps_and_logs", f"{SUITE}::test_a_bundle_holds_what_a_maintainer_needs_and_no_secret"],
 }  # fmt: skip
 REPORTS = (1, 4, 7, 9, 10, 11, 14, 17, 18, 20, 27, 43, 45, 46, 47, 53, 55, 57, 58, 60, 61, 62, 63)
