@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gymctl import instances, wire
+from gymctl import instances, proc, wire
 from gymctl.episode import Json
 from gymctl.errors import GymctlError
 from gymctl.instances import Instance
@@ -35,11 +35,12 @@ def filmed(instance: Instance, directory: Path) -> Iterator[None]:
             yield
         finally:
             ended = time.time()
-            try:
-                _write(directory / FILM, kind.end_recording(client))
-                _write(directory / CAPTIONS, captions(_steps(instance.directory / "episode.jsonl", began), began, ended).encode("utf-8", "replace"))
-            except GymctlError as error:
-                instance.notes.append(f"the film was lost: {error.message}")
+            with proc.shielded():  # a second Ctrl-C would have no film
+                try:
+                    _write(directory / FILM, kind.end_recording(client))
+                    _write(directory / CAPTIONS, captions(_steps(instance.directory / "episode.jsonl", began), began, ended).encode("utf-8", "replace"))
+                except GymctlError as error:
+                    instance.notes.append(f"the film was lost: {error.message}")
 
 
 def _write(path: Path, content: bytes) -> None:

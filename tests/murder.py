@@ -25,7 +25,8 @@ def reached(name):
         if float(delay) == 0:
             os.kill(os.getpid(), int(number))
         else:
-            threading.Timer(float(delay), os.kill, (os.getpid(), int(number))).start()
+            main_thread = threading.main_thread().ident  # to which a terminal's signals go, while there is no other
+            threading.Timer(float(delay), signal.pthread_kill, (main_thread, int(number))).start()
 
 def at(module, name, before=None, after=None):
     real = getattr(module, name)
@@ -46,7 +47,7 @@ at(launch, "_await", after="ready")
 at(session, "reset", after="reset")
 at(session, "step", after="stepped")
 at(agents, "_keep_files", after="files kept")
-at(instances, "end", before="stopping", after="ended")
+at(instances, "end", before="stopping", after="removed")
 at(runner, "stop", after="stopped")
 if hasattr(runner, "save"):
     from docker.api.client import APIClient

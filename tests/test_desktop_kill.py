@@ -18,12 +18,12 @@ from tests.murder import is_clean, labeled_containers, listens, signaled
 
 START = ("claimed", "fetched", "started", "ready", "in a hook", "hooked")
 KEEP = ("committing", "committed", "published", "kept")
-EPISODE = ("preparing", "prepared", "reset", "recording", "acting", "stepped", "film ending", "filmed", "judging", "files kept", "stopping", "stopped", "ended")
+FILM = ("recording", "acting", "stepped", "film ending", "filmed")
+EPISODE = ("preparing", "prepared", "reset", *FILM, "judging", "files kept", "stopping", "stopped", "removed")
 MOMENTS = {"local": ("folder made", *START, *EPISODE), "docker": (*START, *KEEP, *EPISODE)}
 IN_THE_MIDDLE = {"in a hook": 0.3, "film ending": 0.02, "judging": 0.1}
 """Seconds after which the signal comes, for what takes a while."""
 INTERRUPTED = ("fetched", "in a hook", "committed", "prepared", "acting", "film ending")
-AFTER_THE_END = ("stopping", "stopped", "ended")
 STEPS = [{"type": "launch", "parameters": {"command": ["mousepad"]}}, {"type": "execute", "parameters": {"command": "true"}}]
 SOLUTION = [{"action": "type", "args": {"text": "seen on the film"}}, {"action": "exec", "args": {"command": "printf yes > done"}}]
 

@@ -46,7 +46,7 @@ def start_recording(client: wire.Client) -> None:
 
 def end_recording(client: wire.Client) -> bytes:
     """End the film: an MP4, as large as wire.MAX_ANSWER at most."""
-    reply = client.send("POST", "/end_recording", {}, timeout=120)
+    reply = client.send("POST", "/end_recording", {}, timeout=45)
     if reply.status >= 400:
         raise wire.error_of(reply, client.name)
     return reply.body
