@@ -31,17 +31,18 @@ BUILT = {"desktop_image", "desktop_files"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of two workers, one has all tests of desktops, one all of the engine: its images, its networks and a machine's screen are shared by them."""
+    """Tests of desktops, of the engine and of QEMU keep each to one worker: they share images, networks, a machine's screen, a cold boot."""
     last = []
     for item in items:
         path, fixtures = item.nodeid.partition("::")[0], set(getattr(item, "fixturenames", ()))
         desktop = "/guest/" in path or "desktop" in path or any("desk" in name for name in fixtures)
         engine = "docker" in item.nodeid or "/runners/" in path or "docker_host" in fixtures
-        if desktop or engine:
-            item.add_marker(pytest.mark.xdist_group("desktop" if desktop else "docker"))
+        qemu = "qemu" in item.nodeid or "/vm/" in path
+        if desktop or engine or qemu:
+            item.add_marker(pytest.mark.xdist_group("qemu" if qemu else "desktop" if desktop else "docker"))
         elif "/images/" in path:
             item.add_marker(pytest.mark.xdist_group(path))
-        last.append(bool(fixtures & BUILT or (desktop and engine)))  # by then the image may have been built
+        last.append(bool(fixtures & BUILT or qemu or (desktop and engine)))  # by then the image may have been built
     items[:] = [item for wait in (False, True) for item, waits in zip(items, last, strict=True) if waits is wait]
 
 
