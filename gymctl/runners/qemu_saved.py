@@ -200,8 +200,7 @@ def _drop(form: str, key: str) -> None:
     tree = cache.lookup(_key(form, key))
     if tree is None:
         return
-    holders = sorted({holder for path in tree.iterdir() for holder in disk.holders_of(path, writing=False)})
-    if holders:
+    if holders := disk.users_of(tree):
         raise Conflict(f"the checkpoint {key[:12]} is in use by {', '.join(holders)}", hint="`gymctl ps` shows what runs; stop it first")
     cache.drop(_key(form, key))
 

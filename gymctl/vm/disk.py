@@ -76,17 +76,31 @@ def locked(line: str, paths: Sequence[Path]) -> Conflict | StartError:
     return StartError(f"QEMU could not lock its disk: {line}", hint="does another QEMU use that disk?")
 
 
-def holders_of(path: Path, *, writing: bool = True) -> list[str]:
-    """`pid 12 (qemu-system-x86)` of each process that has the file open (for writing)."""
+def holders_of(path: Path) -> list[str]:
+    """`pid 12 (qemu-system-x86)` of each process that has the file open for writing."""
     found = []
     with contextlib.suppress(OSError):
         wanted = os.stat(path)
         for entry in Path("/proc").glob("[0-9]*/fd/*"):
             with contextlib.suppress(OSError):
-                if os.path.samestat(os.stat(entry), wanted) and (not writing or _writes(entry)):
-                    pid = entry.parts[2]
-                    found.append(f"pid {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})")
+                if os.path.samestat(os.stat(entry), wanted) and _writes(entry):
+                    found.append(_named(entry))
     return sorted(set(found))
+
+
+def users_of(folder: Path) -> list[str]:
+    """The same of each process that has a file open by its name in a folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(entry).startswith(f"{folder}/"):
+                found.append(_named(entry))
+    return sorted(set(found))
+
+
+def _named(entry: Path) -> str:
+    pid = entry.parts[2]
+    return f"pid {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
 
 
 def _writes(entry: Path) -> bool:
