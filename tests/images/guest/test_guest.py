@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import importlib
 import json
 import os
 import shutil
@@ -261,10 +262,10 @@ def test_the_accessibility_tree_is_osworlds(desk: Desk, tmp_path: Path) -> None:
 
 def test_osworlds_own_client(desk: Desk, tmp_path: Path) -> None:
     try:
-        from desktop_env.controllers.python import PythonController  # type: ignore[import-not-found]
+        controllers: Any = importlib.import_module("desktop_env.controllers.python")
     except ImportError as error:
         lacking("desktop-env", str(error))
-    client: Any = PythonController(vm_ip=f"gym:{desk.token}@127.0.0.1", server_port=desk.port, pkgs_prefix="{command}")
+    client = controllers.PythonController(vm_ip=f"gym:{desk.token}@127.0.0.1", server_port=desk.port, pkgs_prefix="{command}")
     client.retry_times = 1
     assert client.get_screenshot().startswith(b"\x89PNG")
     assert "<desktop-frame" in client.get_accessibility_tree()
