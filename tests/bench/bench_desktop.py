@@ -46,22 +46,26 @@ def child(argv: list[str], env: dict[str, str] | None = None, fds: tuple[int, ..
             process.wait()
 
 
-def alone(name: str) -> None:
-    """From nothing (no X server either) until the window of one program is there."""
+def alone(name: str) -> Callable[[], object]:
+    """From nothing (no X server, no window manager either) until the window of one program is there; what ends it."""
     read, write = os.pipe()
     argv = ["Xvnc", "-displayfd", str(write), "-SecurityTypes", "None", "-rfbport", "-1", "-geometry", "1280x720", "-depth", "24", "-nolisten", "tcp", "-ac"]
-    with child(argv, fds=(write,)):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(child(argv, fds=(write,)))
         os.close(write)
         with os.fdopen(read) as told:
             display = f":{told.readline().strip()}"
         env = {**os.environ, "DISPLAY": display}
-        with child(["openbox"], env), child(PARTS[name], env):
-            windows = Windows(Connection(display))
-            deadline = time.monotonic() + 60
-            while not any(window.instance == name for window in windows.all()):
-                assert time.monotonic() < deadline, name
-                time.sleep(0.002)
-            windows.close()
+        windows, deadline = Windows(Connection(display)), time.monotonic() + 60
+        stack.callback(windows.close)
+        stack.enter_context(child(["openbox"], env))
+        while not windows.manager():  # what is shown before there is a window manager may not be seen by it
+            time.sleep(0.002)
+        stack.enter_context(child(PARTS[name], env))
+        while not any(window.instance == name for window in windows.all()):
+            assert time.monotonic() < deadline, name
+            time.sleep(0.002)
+        return stack.pop_all().close
 
 
 def slowest() -> str:
@@ -73,8 +77,11 @@ def slowest() -> str:
 
 def _timed(call: Callable[[], object]) -> float:
     began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
+    end = call()
+    taken = time.perf_counter() - began
+    if callable(end):
+        end()
+    return taken
 
 
 def run(runner: str, env: dict[str, str], *more: str) -> Callable[[], object]:
