@@ -51,7 +51,7 @@ def opened(socket: Path, *, display: str, keyboard: str, url: str, token: str) -
         qmp = stack.enter_context(Qmp(socket))
         screen: Display = Pushed(qmp) if display == "dbus" else Screendump(qmp)
         stack.callback(screen.close)
-        tablet = Tablet(qmp, screen.size)
+        tablet = Tablet(qmp, screen.size, screen.moved if isinstance(screen, Pushed) else None)
         made = Console(screen, tablet, _keyboard(keyboard, qmp, stack, url, token))
         stack.callback(made.release)
         yield made

@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +21,7 @@ BGRX_FORMATS = (0x20020888, 0x20028888)
 """pixman's x8r8g8b8 and a8r8g8b8."""
 FIRST_FRAME_SECONDS = 5.0
 BUFFER = 8 << 20
+MOVED_SECONDS = 0.5
 MAP_INTERFACE = "org.qemu.Display1.Listener.Unix.Map"
 DBUS_HINT = "start it with `--opt display=dbus`"
 
@@ -244,6 +246,9 @@ class Pushed:
         """A copy of the newest frame; one that a guest painted into meanwhile is copied again."""
         with self._news:
             self._check()
+            if cursor and not self._shape[0]:
+                hint = "it is told when the guest changes it; the frames of the guest's server always have it drawn in"
+                raise EnvError("QEMU has not been told what the mouse cursor looks like since this machine was restored", hint=hint)
             width, height, stride = self._size
             pixels = bytearray(self._pixels) if cursor or stride != width * 4 else bytes(self._pixels)
             if stride != width * 4:
@@ -278,6 +283,12 @@ class Pushed:
             self._news.wait_for(lambda: self.moves > after or self._ended, seconds)
             self._check()
             return self.moves
+
+    def moved(self, send: Callable[[], None]) -> None:
+        """Send a movement, and wait a moment until the X server has put its cursor somewhere."""
+        before = self.moves
+        send()
+        self.wait_moved(before, MOVED_SECONDS)
 
     def size(self) -> tuple[int, int]:
         """As QEMU has told it last."""

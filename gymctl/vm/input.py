@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ FULL = 0x7FFF
 TABLET_SECONDS = 0.008
 """Between movements of a drag and notches of a wheel: the guest asks a USB tablet that often, and its queue holds sixteen."""
 CLICK_SECONDS = 0.03
+ARRIVAL_SECONDS = 0.08
+"""Between the mouse and a key after it: they come to the guest by different ways, and the tablet's is the slower one."""
 KEY_SECONDS = 0.002
 DRAG_STEP = 16
 HOLD_MS, GAP_MS = 5, 10
@@ -57,9 +60,13 @@ class Keyboard(Protocol):
 class Tablet:
     """The mouse: absolute positions, at the size that the screen really has."""
 
-    def __init__(self, qmp: Qmp, size: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, qmp: Qmp, size: Callable[[], tuple[int, int]], moved: Callable[[Step], None] | None = None) -> None:
+        """`moved`: send a movement and wait until the guest has taken it."""
         self._qmp, self._size = qmp, size
+        self._moved = moved or _send_and_pause
         self._down: dict[str, None] = {}
+        self._last: tuple[int, int] | None = None
+        self._used = 0.0
 
     def point(self, value: Any) -> tuple[int, int]:
         """A point on the screen; UsageError for one that is outside, or none."""
@@ -71,14 +78,27 @@ class Tablet:
         return int(value[0]), int(value[1])
 
     def move(self, to: tuple[int, int]) -> None:
-        """Put the pointer somewhere; returns when QEMU has handed it to the tablet."""
+        """Put the pointer somewhere; returns when QEMU has handed it to the tablet.
+
+        The guest's kernel passes no position on that it has already; meanwhile something else may have moved the pointer. So the same again,
+        and the first one, come by way of the pixel beside it. QEMU makes one of two movements that the guest has not taken yet.
+        """
+        if self._last in (None, to):
+            beside = (to[0] - 1 if to[0] else 1, to[1] - 1 if to[1] else 1)
+            self._moved(lambda: self._send(beside))
+        self._send(to)
+        self._last = to
+
+    def _send(self, to: tuple[int, int]) -> None:
         size = self._size()
         axes = [{"type": "abs", "data": {"axis": axis, "value": round(v * FULL / (length - 1))}} for axis, v, length in zip("xy", to, size, strict=True)]
         self._qmp.execute("input-send-event", events=axes)
+        self._used = time.monotonic()
 
     def button(self, name: str, down: bool) -> None:
         """Press or release a button."""
         self._qmp.execute("input-send-event", events=[{"type": "btn", "data": {"button": BUTTONS.get(name, name), "down": down}}])
+        self._used = time.monotonic()
         (self._down.__setitem__(name, None) if down else self._down.pop(name, None))
 
     def click(self, name: str, count: int, at: tuple[int, int]) -> None:
@@ -110,6 +130,11 @@ class Tablet:
             self.button(name, True)
             self.button(name, False)
             _pause(TABLET_SECONDS)
+
+    def arrive(self) -> None:
+        """Before a key: what the mouse did shortly before is given time to arrive."""
+        if (left := self._used + ARRIVAL_SECONDS - time.monotonic()) > 0:
+            _pause(left)
 
     def held(self) -> list[str]:
         """The buttons that are down."""
@@ -275,11 +300,16 @@ def _steps(action: Any, number: int, tablet: Tablet, keyboard: Keyboard, untyped
         raise UsageError(f"action {number}: {', '.join(sorted(map(str, unknown)))} is nothing that hands can do", hint="mouse, keyboard, wait")
     steps = [tablet.checked(name, value) for name, value in action.get("mouse", {}).items()]
     typed = [keyboard.checked(name, value) for name, value in action.get("keyboard", {}).items()]
-    return [*steps, *(_typing(step, untyped) for step in typed)]
+    return [*steps, *([tablet.arrive] if typed else []), *(_typing(step, untyped) for step in typed)]
 
 
 def _typing(step: Callable[[], list[dict[str, Any]]], untyped: list[dict[str, Any]]) -> Step:
     return lambda: untyped.extend(step())
+
+
+def _send_and_pause(send: Step) -> None:
+    send()
+    _pause(ARRIVAL_SECONDS)
 
 
 def _pause(seconds: float) -> None:
