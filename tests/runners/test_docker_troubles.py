@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import RECIPE, Cli
 from tests.engine import docker_call
+from tests.murder import labeled_containers
 from tests.test_archives import docker_files, tar
-from tests.test_kill import labeled_containers
 
 
 @pytest.fixture
