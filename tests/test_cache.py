@@ -156,7 +156,7 @@ def test_a_read_only_cache_is_said(tmp_path: Path, cli: Cli) -> None:
 
 def test_the_commands(cli: Cli, folder: Path) -> None:
     env = {"GYMCTL_CACHE_DIR": str(folder)}
-    assert cli("cache", "ls", env=env).err == "the cache is empty\n"
+    assert cli("cache", "ls", env=env).err.endswith("the cache is empty\n")
     cache.get_or_make("k", lambda p: p.write_bytes(b"hello"), note={"what": "a greeting"})  # type: ignore[arg-type]
     assert "a greeting" in cli("cache", "ls", env=env).out
     assert cli("cache", "ls", "--json", env=env).json[0]["bytes"] == 5
