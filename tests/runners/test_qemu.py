@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,7 @@ from gymctl.errors import Conflict, IntegrityError, NotFound
 from gymctl.runners import qemu, qemu_saved
 from gymctl.vm import channel
 from tests.conftest import Cli
-from tests.runners.qemu_clones import clone, handle, plan, record
+from tests.runners.qemu_clones import WORDS, clone, handle, plan, record
 
 
 def told(cli: Cli, name: str, command: str) -> str:
@@ -267,3 +271,55 @@ def test_a_machine_is_put_back_in_place(here: Cli) -> None:
     qemu_saved.rewind(its, "here", make=False)
     assert told(here, "back", "cat /root/mark; ls -d /home/ga/Documents").splitlines() == ["before", "/home/ga/Documents"]
     assert asked(here, "back", "/health").status == 200
+
+
+def test_gymctl_or_qemu_killed_at_any_moment_leaves_nothing(on: Cli, long_count: Callable[[int, int], int]) -> None:
+    """Long: `make test LONG=1` does 50 rounds, CI 10. Every third round kills QEMU alone, as soon as there is one."""
+    choices = random.Random(4)
+    for number in range(long_count(10, 50)):
+        child = on.spawn(*WORDS, "--name", "victim", start_new_session=True)
+        if number % 3 == 2:
+            deadline = time.monotonic() + 60
+            while not (pids := on.leftovers()) and child.poll() is None:
+                assert time.monotonic() < deadline
+            time.sleep(choices.uniform(0, 1))
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        else:
+            time.sleep(choices.uniform(0.1, 3))
+            child.kill()
+        child.communicate(timeout=120)
+        rows = on("ps", "--all", "--json").json
+        assert bool([row for row in rows if row["status"] in ("running", "orphaned")]) == bool(on.leftovers())
+        on("cache", "gc")
+        for row in on("ps", "--all", "--json").json:
+            on("stop", row["name"])
+        assert on.leftovers() == []
+        assert list((on.state / "instances").iterdir()) == []
+        assert list(Path(on.env["XDG_RUNTIME_DIR"]).glob("gymctl-*")) == []
+        assert [path for folder in ("tmp", "locks") for path in (Path(on.env["GYMCTL_CACHE_DIR"]) / folder).glob("*")] == []
+
+
+def test_who_is_killed_while_it_saves_leaves_no_half_of_it(here: Cli) -> None:
+    clone(here, "saver")
+    told(here, "saver", "echo kept > /root/kept")
+    for delay in (0.3, 1.0, 2.0):
+        key = f"half-{delay}-{time.time()}"
+        source = f"from gymctl.runners import qemu; qemu.save_memory({handle(here, 'saver')!r}, {key!r})"
+        child = subprocess.Popen([sys.executable, "-c", source], env=here.env)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(delay)
+        child.kill()
+        child.wait()
+        here("cache", "gc")
+        assert [path for folder in ("tmp", "locks") for path in (Path(here.env["GYMCTL_CACHE_DIR"]) / folder).glob("*")] == []
+        qemu.drop_memory(key)  # where it was quick enough
+    again = f"whole-{time.time()}"
+    qemu.save_memory(handle(here, "saver"), again)
+    second = qemu.restore_memory(plan(here, "saver"), again)
+    try:
+        assert qemu.exec(second, ["cat", "/root/kept"], timeout=30).stdout == "kept\n"
+    finally:
+        qemu.stop(second)
+        qemu.drop_memory(again)
