@@ -17,7 +17,7 @@ test: $(VENV)/.test
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
-	MYPYPATH=images $(BIN)/mypy gymctl tests/*.py tests/bench tests/runners
+	MYPYPATH=images $(BIN)/mypy gymctl tests/*.py tests/bench tests/runners tests/vm
 	MYPYPATH=images/agent-environment:images $(BIN)/mypy images/_server images/_verify images/agent-environment/server tests/images/agent_environment tests/images/*.py
 	MYPYPATH=images:images/linux-desktop $(BIN)/mypy images/_guest images/linux-desktop tests/images/guest
 	MYPYPATH=images/calendr:images $(BIN)/mypy images/_web images/calendr/server tests/images/web tests/images/calendr
