@@ -39,9 +39,7 @@ def get(container: str, src: str, dst: Path) -> None:
     """Copy the absolute path `src` (a link is followed to what it leads to) to `dst`."""
     api = engine.client(engine.LONG_TIMEOUT)
     with engine.failures(f"copying {src}"):
-        chunks, found = _archive(api, container, _absolute(src))
-        if found["mode"] & LINK:
-            chunks, found = _archive(api, container, found["linkTarget"])
+        chunks, _ = _followed(api, container, _absolute(src))
         trees.unpacked(chunks, dst)
 
 
@@ -51,7 +49,8 @@ def _absolute(path: str) -> str:
     return posixpath.normpath(path)
 
 
-def _archive(api: APIClient, container: str, path: str) -> tuple[Iterable[bytes], dict[str, Any]]:
+def _archive(api: APIClient, container: str, path: str) -> tuple[Iterable[bytes], dict[str, Any]] | None:
+    """A path as a tar and its stat; None where there is nothing. NotFound when the container is gone."""
     from docker.errors import NotFound as Missing
 
     try:
@@ -59,28 +58,32 @@ def _archive(api: APIClient, container: str, path: str) -> tuple[Iterable[bytes]
     except Missing as error:
         if "No such container" in engine.reason(error) and "path" not in engine.reason(error):
             raise NotFound("the container is gone", hint="`gymctl ps` shows what runs") from error
-        raise NotFound(f"there is no {path} in the container") from error
+        return None
+
+
+def _followed(api: APIClient, container: str, path: str) -> tuple[Iterable[bytes], dict[str, Any]]:
+    """The same of what must be there, a link followed; NotFound."""
+    found = _archive(api, container, path)
+    if found and found[1]["mode"] & LINK:
+        found = _archive(api, container, found[1]["linkTarget"])
+    if found is None:
+        raise NotFound(f"there is no {path} in the container")
+    return found
 
 
 def _stat(api: APIClient, container: str, path: str) -> int | None:
     """The mode of a path, links followed; None where there is nothing."""
-    try:
-        chunks, found = _archive(api, container, path)
-        chunks.close()  # type: ignore[attr-defined]  # a generator
-        if found["mode"] & LINK:
-            return _stat(api, container, found["linkTarget"])
-    except NotFound as error:
-        if "gone" in error.message:
-            raise
+    found = _archive(api, container, path)
+    if found is None:
         return None
-    return int(found["mode"])
+    chunks, about = found
+    chunks.close()  # type: ignore[attr-defined]  # a generator
+    return _stat(api, container, about["linkTarget"]) if about["mode"] & LINK else int(about["mode"])
 
 
 def _owner(api: APIClient, container: str, folder: str) -> tuple[int, int]:
     """Whom a folder belongs to: its own entry is the first of its archive."""
-    chunks, found = _archive(api, container, folder)
-    if found["mode"] & LINK:
-        chunks, found = _archive(api, container, found["linkTarget"])
+    chunks, _ = _followed(api, container, folder)
     head = b"".join(itertools.islice(chunks, 1))[: tarfile.BLOCKSIZE]
     chunks.close()  # type: ignore[attr-defined]
     entry = tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
