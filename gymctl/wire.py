@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import itertools
 import json
@@ -9,6 +10,7 @@ import math
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from gymctl.errors import EnvError, GymctlError, IntegrityError, NotFound, Start
 
 MAX_ANSWER = 256 << 20
 MAX_DEPTH = 200
+DEAD_SECONDS = 0.3
 TRIES = 3
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 CALLER = f"gymctl/{__version__}"
@@ -61,6 +64,13 @@ class Client:
         if self._connection:
             self._connection.close()
             self._connection = None
+
+    def interrupt(self) -> None:
+        """From another thread: what is being waited for breaks off."""
+        connection = self._connection
+        with contextlib.suppress(OSError, AttributeError):  # it has just ended
+            if connection:
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def call(self, path: str, document: Any = None, *, timeout: float = 60, method: str | None = None) -> Any:
         """POST a JSON document (GET without one) and return the JSON answered; the environment's errors as ours."""
@@ -160,6 +170,31 @@ def own(reply: Reply, session: str) -> Reply:
 
 def wait(client: Client, path: str, timeout: float, alive: Callable[[], str], told: Callable[[str], None] = lambda text: None) -> None:
     """Poll `path` until it answers 200. `alive()` gives "" or why it can no more: StartError at once; at the deadline too."""
+    with _given_up_when_dead(client, alive):
+        _poll(client, path, timeout, alive, told)
+
+
+@contextlib.contextmanager
+def _given_up_when_dead(client: Client, alive: Callable[[], str]) -> Iterator[None]:
+    """Whoever forwards a port takes the connection also for a machine that is not there any more, and then nobody answers: what is waited for is cut off."""
+    over = threading.Event()
+
+    def watch() -> None:
+        with contextlib.suppress(GymctlError):  # an engine that is not there: the waiting one is told so itself
+            while not over.wait(DEAD_SECONDS):
+                if alive():
+                    client.interrupt()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _poll(client: Client, path: str, timeout: float, alive: Callable[[], str], told: Callable[[str], None]) -> None:
     deadline = time.monotonic() + timeout
     pause, next_look, last = 0.002, time.monotonic() + 0.1, "nothing listens yet"
     while True:
