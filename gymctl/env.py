@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from gymctl import instances, launch, recipe, session
-from gymctl.episode import Action, Json, Observation, Verdict
+from gymctl.episode import MACHINES, Action, Json, Observation, Verdict
 from gymctl.recipe import Level
 from gymctl.runner import Told
 
@@ -30,7 +30,7 @@ class Env:
             self._connect()
             self.task = session.task_of(self.instance, self._task_name)
             self._task_file = session.task_file(self._task_name)
-            self._untouched = launch.is_machine(self.instance)
+            self._untouched = True
             self._stack = stack.pop_all()
         return self
 
@@ -53,12 +53,13 @@ class Env:
         """
         state = universe or pack
         task = None if state else self.task
+        launch.check_machine(self.instance.kind, self.instance.name, {"checkpoint": checkpoint})
         if launch.is_machine(self.instance) and (checkpoint or not self._untouched):
             self._connected.close()
             with instances.locked(self.instance.name, exclusive=True):
                 launch.anew(self.instance, Told(), level=checkpoint, task=task)
             self._connect()
-        self._untouched = launch.is_machine(self.instance)
+        self._untouched = True
         document = session.reset(self.instance, self._client, state=state, task=task, task_file=self._task_file, seed=seed)
         return {**document, **self._screen()}
 
@@ -92,6 +93,7 @@ class Env:
 
     def verify(self, *, answer: str | None = None, judge: list[str] | None = None, checks: list[Json] | None = None) -> Verdict:
         """Was it done? By the task's checks and claims, or by `checks` (UsageError without any). A crashed verifier raises nothing: that is no verdict."""
+        self._untouched = False  # a hook or the evaluators' own steps may have changed it
         asked = checks if checks is not None else self.task.asked() if self.task else []
         claims = self.task.claims if self.task and checks is None else []
         return session.verify(self.instance, self._client, asked, claims, answer=answer, judge=judge, prompt=self.task.prompt if self.task else "")
@@ -107,7 +109,7 @@ def open(  # noqa: A001  (as gzip.open and tarfile.open)
     Of desktops: `fast_io` gives the screen as a PIL image and writes no file; `checkpoint` is the level to start from (made when missing).
     """
     source = recipe.load(name)
-    machine = getattr(instances.kind(source.recipe.kind), "MACHINE", False)
+    machine = source.recipe.kind in MACHINES
     if fast_io and machine:
         from gymctl.desktop import screen
 

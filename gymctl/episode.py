@@ -9,6 +9,8 @@ from typing import Any, Literal
 from gymctl.errors import ANSWER_IS_NO, PASSED, NoVerdict
 
 Json = dict[str, Any]
+MACHINES = ("desktop",)
+"""Kinds that are one machine, in which commands run and which is reset by being started anew; of the others a server resets one session of many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import platform
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gymctl import __version__, assets, instances, levels, paths, proc, recipe, runners, wire
+from gymctl.episode import MACHINES
 from gymctl.errors import Conflict, NotFound, StartError, Unavailable, Unsupported, UsageError
 from gymctl.instances import Instance
 from gymctl.levels import Way
@@ -52,7 +53,7 @@ def run(request: Request, told: Told) -> Instance:
     runner_name, module, passed_over = choose(source, request.runner)
     options = read_options(module, {**source.recipe.options.get(runner_name, {}), **request.options}, runner_name)
     name = request.name or source.recipe.name
-    _check_machine(request, source)
+    check_machine(source.recipe.kind, source.recipe.name, {"--checkpoint": request.checkpoint, "--fast-io": request.fast_io, "--record": request.record})
     with contextlib.ExitStack() as undo:
         _make_way(name, runner_name, request.replace, told)
         with proc.shielded():  # between the claim and its undo no signal comes
@@ -80,29 +81,32 @@ def run(request: Request, told: Told) -> Instance:
 
 
 def is_machine(instance: Instance) -> bool:
-    """Whether it is reset by being started anew; a server resets one session of many."""
-    return bool(getattr(instances.kind(instance.kind), "MACHINE", False))
+    """Whether it is reset by being started anew."""
+    return instance.kind in MACHINES
+
+
+def check_machine(kind: str, name: str, options: Mapping[str, Any]) -> None:
+    """Unsupported when an option that only a machine has was given, and this is a server."""
+    given = next((option for option, value in options.items() if value), None)
+    if given and kind not in MACHINES:
+        raise Unsupported(f"{given} is for desktops, and {name} is a {kind}", hint="leave it out")
 
 
 def anew(instance: Instance, told: Told, *, level: Level | None = None, task: Task | None = None) -> None:
-    """What comes before `session.reset`: a machine is started anew, at `task` when there is one; with a server nothing happens.
+    """What comes before `session.reset` of a machine: it is started anew, at `task` when there is one.
 
     From a checkpoint at or below `level`, NotFound where there is none; without a level from the one it was run with (kept anew
     where it has gone), and cold when that was none. The instance's `form` and `checkpoint` say what came of it. Connections to it end.
     """
-    if not is_machine(instance):
-        if level:
-            raise Unsupported(f"--checkpoint is for desktops, and {instance.name} is a {instance.kind}", hint="leave it out: a session is reset by its server")
-        return
     if not instance.url:
         raise Unavailable(f"{instance.name} was never started", hint=f"`gymctl stop {instance.name}` removes it")
     wanted = level or instance.plan.get("level")
     if level is None and wanted == "post_task" and task is None:
         wanted = "post_start"
-    rewind(instance, told, level=wanted, task=task, must_exist=level is not None)
+    _rewind(instance, told, level=wanted, task=task, must_exist=level is not None)
 
 
-def rewind(instance: Instance, told: Told, *, level: Level | None, task: Task | None, must_exist: bool = True) -> None:
+def _rewind(instance: Instance, told: Told, *, level: Level | None, task: Task | None, must_exist: bool) -> None:
     """Start a machine anew under the same name, port and secrets: from the highest checkpoint up to `level` that is there, without a level cold.
 
     Where none is there: NotFound if one `must_exist`, else cold, and the level is kept once it is reached. Conflict, StartError, Unsupported.
@@ -158,16 +162,6 @@ def _come_up(instance: Instance, module: ModuleType, way: Way, told: Told, undo:
         finally:
             client.close()
         instance.save()
-
-
-def _check_machine(request: Request, source: Source) -> None:
-    """Unsupported for what only a machine has, asked of a server."""
-    if getattr(instances.kind(source.recipe.kind), "MACHINE", False):
-        return
-    for asked, option in ((request.checkpoint, "--checkpoint"), (request.fast_io, "--fast-io"), (request.record, "--record")):
-        if asked:
-            hint = "`gymctl reset` puts a session into its first state"
-            raise Unsupported(f"{option} is for desktops, and {source.recipe.name} is a {source.recipe.kind}", hint=hint)
 
 
 def _forget(directory: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from gymctl import marked, paths
+from gymctl.episode import MACHINES
 from gymctl.errors import NotFound, RecipeError
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$", description="lower-case letters, digits, - _ .")]
@@ -34,10 +35,6 @@ UNREAD = ("snapshot", "source", "trajectory", "related_apps", "proxy", "fixed_ip
 Level = Literal["pre_start", "post_start", "post_task"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 """How far an environment had come when a checkpoint was made, the least first."""
-
-
-MACHINES = ("desktop",)
-"""Kinds that are one machine, in which commands run."""
 
 
 class Ready(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

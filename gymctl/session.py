@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gymctl import instances, proc, wire
-from gymctl.episode import Action, Json, Observation, Verdict, no_verdict, score
+from gymctl.episode import MACHINES, Action, Json, Observation, Verdict, no_verdict, score
 from gymctl.errors import EnvError, GymctlError, NotFound, NoVerdict, RecipeError, StartError, Unavailable, UsageError
 from gymctl.instances import Instance
 
@@ -95,7 +95,7 @@ def reset(
     seed = seed if seed is not None else task.reset.seed if task else None
     tools = task.enabled_tools if task else None
     answer = instances.kind(instance.kind).reset(client, chosen, state=wanted, tools=tools, seed=seed)
-    form = instance.form if getattr(instances.kind(instance.kind), "MACHINE", False) else "fresh"
+    form = instance.form if instance.kind in MACHINES else "fresh"
     reached = answer.get("universe_id") or answer.get("dataPack") or wanted
     contents = answer.get("servers") or answer.get("loadSummary") or {}
     document = {"session": chosen, "state": reached, "form": form, "checkpoint": instance.checkpoint, "contents": contents}

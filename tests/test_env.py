@@ -8,7 +8,7 @@ import pytest
 
 import gymctl
 from gymctl import instances
-from gymctl.errors import NotFound, UsageError
+from gymctl.errors import NotFound, Unsupported, UsageError
 from tests.conftest import RECIPE
 
 
@@ -21,6 +21,8 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_episode() -> None:
     with gymctl.open(RECIPE, runner="local", task="move-standup") as env:
         assert env.reset()["state"] == "software-team"
+        with pytest.raises(Unsupported, match="checkpoint is for desktops"):
+            env.reset(checkpoint="post_start")
         assert "email_send" in [tool["name"] for tool in env.tools()]
         assert env.verify().verdict == "failed"
         assert env.task is not None

@@ -125,7 +125,8 @@ def test_a_server_has_no_checkpoints(cli: Cli, shared: Cli) -> None:
     error = cli("run", RECIPE, "--runner", "local", "--task", "move-standup", "--agent", "noop", "--record", "--json", code=6).json["error"]
     assert "--record is for desktops" in error["message"]
     assert cli("ps", "--all", "--json").json == []
-    assert "desktops" in shared("reset", "office", "--checkpoint", "post_start", "--json", code=6).json["error"]["message"]
+    for state in ((), ("--universe", "sales-team")):
+        assert "desktops" in shared("reset", "office", "--checkpoint", "post_start", *state, "--json", code=6).json["error"]["message"]
 
 
 def test_options_that_need_others(cli: Cli) -> None:

@@ -62,7 +62,8 @@ def _anew(name: str, session: str | None, state: str | None, task: str | None, l
     from gymctl import session as sessions
 
     instance = instances.get(name)
-    if not launch.is_machine(instance) and level is None:
+    launch.check_machine(instance.kind, name, {"--checkpoint": level})
+    if not launch.is_machine(instance):
         return []
     if (session is not None and session != instance.session) or state is not None:
         raise UsageError(f"{name} is one machine: it has one session, and no universes or packs", hint="leave --session, --universe and --pack out")

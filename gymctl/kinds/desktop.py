@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from gymctl.instances import Instance
     from gymctl.recipe import SetUp
 
-MACHINE = True
-"""It is one machine: it is reset by starting it anew, from a checkpoint or cold."""
 SECRETS = {"GUEST_TOKEN": 24, "VNC_PASSWORD": 6}
 """{variable: bytes of randomness}: VNC takes eight characters."""
 
