@@ -224,6 +224,7 @@ def test_gym_anything_s_json_as_it_is(desk: Machine, notes: str) -> None:
     middle = [window["x"] + 200, window["y"] + 200]
     step = [
         {"mouse": {"left_click": middle}}, {"keyboard": {"keys": ["ctrl", "a"]}}, {"keyboard": {"text": "neu: äöü\n"}}, {"action": "wait", "time": 0.3},
+        {"action": "wait-stable"},
         {"keyboard": {"keys": "ctrl+s"}}, {"action": "screenshot"}, {"api_call": {"name": "windows"}},
     ]  # fmt: skip
     found = desk.step(json.dumps(step))

@@ -153,7 +153,8 @@ def prepare(local_desk: Machine) -> Iterator[Callable[..., list[str]]]:
 
     yield do
     client.close()
-    local_desk.step("exec", "kill $(pidof -x mousepad falkon) 2>/dev/null; rm -rf ~/set; true")
+    local_desk.close_windows()
+    local_desk.step("exec", "rm -rf ~/set")
 
 
 def titles(desk: Machine) -> list[str]:
