@@ -37,7 +37,7 @@ class Clipboard:
         """Own the clipboard with a text."""
         if not isinstance(text, str):
             raise bad(f"text {text!r} is no text")
-        content = text.encode("utf-8", "surrogatepass")
+        content = text.encode()
         with self.connection.held() as display:
             room = (X11.XExtendedMaxRequestSize(display) or X11.XMaxRequestSize(display)) * 4 - 256
             if len(content) > min(LARGEST, room):

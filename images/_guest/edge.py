@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import errno
 import hmac
 import json
+import re
 import socket
 import sys
 import threading
@@ -19,7 +21,7 @@ from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import IO, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from . import VERSION
 from .faults import Fault, bad, did_you_mean
@@ -28,6 +30,8 @@ LARGEST_JSON = 64 << 20
 COOKIE = "token"
 CHUNK = 1 << 18
 LOGGED = 1000
+WHOLE_ADDRESS = re.compile(r"^https?://[^/?]*")
+"""What a proxy's client writes before a path."""
 CONTROL = ("/reset", "/setup/", "/start_recording", "/end_recording")
 """What puts the desktop into another state, or ends what watches it: kept in the log however many requests follow."""
 
@@ -38,10 +42,10 @@ class Request:
     def __init__(self, method: str, path: str, query: str, headers: Any, stream: Any) -> None:
         self.method = method
         self.path = path
-        self.query = dict(parse_qsl(query, keep_blank_values=True))
+        self.query = dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))  # the names of files are bytes
         self.headers = headers
         length = headers.get("Content-Length", "0")
-        if headers.get("Transfer-Encoding") or not length.isdigit():
+        if headers.get("Transfer-Encoding") or not (length.isascii() and length.isdigit() and len(length) < 19):
             raise Fault(411, "LengthRequired", "a body needs a Content-Length", "send it whole, not chunked")
         self.length = self.left = int(length)
         self._stream = stream
@@ -91,6 +95,16 @@ def document(value: Any, status: int = 200) -> Answer:
 def text(words: str, status: int = 200) -> Answer:
     """A plain text, where OSWorld answers one."""
     return Answer(words.encode(), "text/html; charset=utf-8", status)
+
+
+def refused(error: OSError | UnicodeEncodeError) -> Fault:
+    """What the system would not do, or no encoding can hold: no bug of ours, and said in its words."""
+    if isinstance(error, UnicodeEncodeError):
+        return bad(f"{error.object[error.start : error.end]!a} cannot be written in {error.encoding}", "half of a surrogate pair is no character")
+    where = f": {error.filename}" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Fault(507, "NoSpace", f"{error.strerror}{where}", "df -h in the guest shows which disk is full")
+    return Fault(500, "Refused", f"{error.strerror or error}{where}"[:1000], "ls -ld, df -h and ulimit -a in the guest tell more")
 
 
 Route = Callable[[Request], Answer]
@@ -178,13 +192,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         started = time.monotonic()
-        url = urlsplit(self.path)
         request: Request | None = None
+        path, _, query = WHOLE_ADDRESS.sub("", self.path).partition("?")
         try:
-            request = Request(self.command, url.path, url.query, self.headers, self.rfile)
+            request = Request(self.command, path, query, self.headers, self.rfile)
             self._check()
-            answer = self.server.route(self.command, url.path)(request)
-        except Fault as fault:
+            answer = self.server.route(self.command, path)(request)
+        except (Fault, OSError, UnicodeEncodeError) as error:
+            fault = error if isinstance(error, Fault) else refused(error)
             answer = document(fault.body(), fault.status)
             if fault.status == 401:
                 answer.headers["WWW-Authenticate"] = 'Basic realm="desktop"'
@@ -192,7 +207,7 @@ class Handler(BaseHTTPRequestHandler):
             traceback.print_exc()
             answer = document(Fault(500, "InternalError", "a bug of the guest's server", "its log has the traceback: gymctl logs NAME").body(), 500)
         self._send(answer, request)
-        entry = {"at": time.time(), "from": self.client_address[0], "caller": self.headers.get("X-Caller", ""), "method": self.command, "path": url.path}
+        entry = {"at": time.time(), "from": self.client_address[0], "caller": self.headers.get("X-Caller", ""), "method": self.command, "path": path}
         self.server.write_down({**entry, "status": answer.status, "ms": round((time.monotonic() - started) * 1000, 2)})
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _handle
@@ -201,7 +216,7 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.allowed(self.headers):
             raise Fault(401, "Unauthorized", "the token is missing or wrong", "Authorization: Bearer TOKEN, or gym:TOKEN@ before the host")
         origin = self.headers.get("Origin")
-        if origin and urlsplit(origin).netloc != self.headers.get("Host"):
+        if origin and origin.partition("://")[2] != self.headers.get("Host"):
             raise Fault(403, "ForeignOrigin", f"a page of {origin} may not speak to this desktop")
 
     def _send(self, answer: Answer, request: Request | None) -> None:
@@ -222,7 +237,14 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(answer.content)
         if answer.file:
-            with answer.file as file:
-                for chunk in iter(lambda: file.read(CHUNK), b""):
-                    self.wfile.write(chunk)
+            self._send_file(answer.file, length)
         self.wfile.flush()
+
+    def _send_file(self, file: IO[bytes], left: int) -> None:
+        """As many bytes as were announced, though somebody writes to the file meanwhile; less of them end the connection."""
+        with file:
+            while left and (chunk := file.read(min(CHUNK, left))):
+                self.wfile.write(chunk)
+                left -= len(chunk)
+        if left:
+            self.close_connection = True

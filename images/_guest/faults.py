@@ -29,6 +29,13 @@ def bad(message: str, hint: str = "") -> Fault:
     return Fault(400, "BadRequest", message, hint)
 
 
+def seconds(value: Any, what: str, most: float, least: float = 0.0) -> float:
+    """A time from a request; 400 for what is none, or is too short or too long."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise bad(f"{what} {value!r} is no time", f"seconds, {least:g} to {most:g}")
+    return float(value)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)`, or nothing."""
     found = difflib.get_close_matches(word.lower(), list(known), n=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import stat
@@ -16,6 +17,9 @@ CHUNK = 1 << 18
 DEEPEST = 40
 TRIES = 3
 DOWNLOAD_TIMEOUT = 300
+LARGEST_GUESS = 4096
+"""What /sys says of each of its files; a small one that takes no room on a disk is read before its length is told."""
+LARGEST_KERNEL = 16 << 20
 
 
 def path(text: object, what: str = "path") -> Path:
@@ -28,7 +32,7 @@ def path(text: object, what: str = "path") -> Path:
 def opened(at: Path) -> IO[bytes]:
     """A regular file, open for reading; 404, 400 for a directory or a device, 403."""
     try:
-        file = at.open("rb")
+        file = os.fdopen(os.open(at, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # a pipe would wait for its other end
     except FileNotFoundError as error:
         raise Fault(404, "NotFound", f"there is no file {at} in the guest") from error
     except IsADirectoryError as error:
@@ -41,13 +45,30 @@ def opened(at: Path) -> IO[bytes]:
     return file
 
 
+def whole(file: IO[bytes], at: Path) -> IO[bytes]:
+    """The file itself, or its content where its size is not to be believed: the kernel's own (/proc, /sys); 403, 413."""
+    found = os.fstat(file.fileno())
+    if found.st_blocks or found.st_size > LARGEST_GUESS:
+        return file
+    with file:
+        try:
+            content = file.read(LARGEST_KERNEL + 1) or b""
+        except OSError as error:
+            raise Fault(403, "Forbidden", f"cannot read {at}: {error.strerror}") from error
+    if len(content) > LARGEST_KERNEL:
+        raise Fault(413, "TooLarge", f"{at} has no size, and more than {LARGEST_KERNEL} bytes")
+    return io.BytesIO(content)
+
+
 def write(at: Path, read: Callable[[int], bytes], mode: int | None = None) -> int:
     """Write a file through a temporary one beside it, with its parent directories; its size. A file that is there keeps its mode."""
     try:
         at.parent.mkdir(parents=True, exist_ok=True)
-        target = at.resolve() if at.is_symlink() else at
+        target = Path(os.path.realpath(at)) if at.is_symlink() else at
         if target.is_dir():
             raise bad(f"{at} is a directory")
+        if target.exists() and not target.is_file():
+            raise bad(f"{at} is no regular file", "a device or a pipe is not replaced by one")
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -91,6 +112,7 @@ def download(url: object, at: Path) -> int:
     """Fetch a URL into a file; its size. 400 for no URL, 502 when it cannot be fetched whole."""
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise bad(f"url {url!r} is no http or https address")
+    import http.client
     import urllib.error
     import urllib.request  # brings ssl, which a start need not pay for
 
@@ -110,6 +132,6 @@ def download(url: object, at: Path) -> int:
             reason = f"it answers {error.code} {error.reason}"
             if error.code < 500:
                 break
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             reason = str(error)
     raise Fault(502, "NotFetched", f"cannot fetch {url}: {reason}", "has the guest a network? resources.network in the recipe")

@@ -30,15 +30,15 @@ def character(keysym: int) -> str:
 
 def keysym_of_character(char: str) -> int:
     """The keysym that writes a character; 0 when X has none."""
-    return int(XKBCOMMON.xkb_utf32_to_keysym(ord(char)))
+    return 0 if "\ud800" <= char <= "\udfff" else int(XKBCOMMON.xkb_utf32_to_keysym(ord(char)))
 
 
 def keysym(name: str) -> int:
     """The keysym that a name means; 400 for an unknown one, with the near names."""
     if len(name) == 1:
         found = {"\n": X11.XStringToKeysym(b"Return"), "\t": X11.XStringToKeysym(b"Tab")}.get(name) or keysym_of_character(name)
-    else:
-        found = X11.XStringToKeysym(NAMES.get(name.lower(), name).encode("ascii", "replace"))
+    else:  # C would stop reading at a NUL
+        found = 0 if "\0" in name else X11.XStringToKeysym(NAMES.get(name.lower(), name).encode("ascii", "replace"))
     if not found:
         raise bad(f"no key {name!r}{did_you_mean(name, NAMES)}", "a character, a name such as ctrl, enter, f5, or an X keysym's name such as ISO_Left_Tab")
     return int(found)

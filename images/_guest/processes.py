@@ -157,6 +157,8 @@ def _start(command: Command, given: IO[bytes], out: IO[bytes], error: IO[bytes])
         )
     except FileNotFoundError as fault:
         raise Fault(500, "NotFound", f"there is no program {argv[0]!r} in the guest", "its name is looked up on the guest's PATH") from fault
+    except ValueError as fault:  # NUL, half a character, a variable's name with "="
+        raise bad(f"cannot run {argv[0]!r}: {fault}") from fault
     except OSError as fault:
         raise Fault(500, "NotRunnable", f"cannot run {argv[0]!r}: {fault.strerror}") from fault
 

@@ -18,9 +18,9 @@ from typing import Any
 from . import VERSION, files
 from .desk import Desk
 from .edge import Answer, Request, Routes, document, text
-from .faults import Fault, bad
+from .faults import Fault, bad, seconds
 from .multipart import form
-from .processes import Command, Result, command, words
+from .processes import LONGEST, Command, Result, command, words
 from .windows import Window
 
 OPEN_SECONDS = 120.0
@@ -57,18 +57,20 @@ def routes(desk: Desk) -> Routes:
 def _verified(desk: Desk, request: Request) -> Answer:
     """Run a command, then wait until a window exists or another command succeeds."""
     body = request.json()
-    ran = desk.processes.run(command(body)).document()
     wanted = body.get("verification") or {}
     if not isinstance(wanted, dict):
         raise bad("verification is no object", '{"window_exists": "Title"} or {"command_success": "test -e FILE"}')
+    patience = seconds(body.get("max_wait_time", 10), "max_wait_time", LONGEST)
+    pause = seconds(body.get("check_interval", LOOK_SECONDS), "check_interval", LONGEST, 0.01)
+    ran = desk.processes.run(command(body)).document()
     started = time.monotonic()
-    until = started + float(body.get("max_wait_time", 10))
+    until = started + patience
     while wanted:
         if _holds(desk, wanted):
             return document({**ran, "verification": "passed", "wait_time": time.monotonic() - started})
         if time.monotonic() >= until:
             return document({**ran, "status": "verification_failed", "verification": "failed", "wait_time": time.monotonic() - started}, 500)
-        threading.Event().wait(float(body.get("check_interval", LOOK_SECONDS)))
+        threading.Event().wait(pause)
     return document(ran)
 
 
@@ -123,17 +125,16 @@ def _launch(desk: Desk, request: Request) -> Answer:
 def _open_file(desk: Desk, request: Request) -> Answer:
     """Open a file (or start a program), and wait for its window."""
     body = request.json()
-    name = body.get("path")
+    name, patience = body.get("path"), seconds(body.get("timeout", OPEN_SECONDS), "timeout", LONGEST)
     at = files.path(name)
     if not at.exists() and not shutil.which(str(name)):
         return text(f"Application/file not found: {name}", 404)
     argv = ["xdg-open", str(at)] if at.exists() else [str(name)]
     before = {(window.id, window.title) for window in desk.windows.all()}
     desk.processes.launch(Command(argv))
-    seconds = float(body.get("timeout", OPEN_SECONDS))
-    window = _window_of(desk, at, before, time.monotonic() + seconds)
+    window = _window_of(desk, at, before, time.monotonic() + patience)
     if window is None:
-        return text(f"Failed to find window for {at.name} within {seconds:g} seconds.", 500)
+        return text(f"Failed to find window for {at.name} within {patience:g} seconds.", 500)
     desk.windows.activate(window)
     return text("File opened and window activated successfully")
 
@@ -187,7 +188,7 @@ def _given(at: Path) -> Answer:
     mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     name = re.sub(r"[^\w.-]", "_", at.name, flags=re.ASCII)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-File-Mode": f"{mode:04o}"}
-    return Answer(type="application/octet-stream", file=file, headers=headers)
+    return Answer(type="application/octet-stream", file=files.whole(file, at), headers=headers)
 
 
 def _put_file(request: Request) -> Answer:

@@ -90,7 +90,7 @@ def _waited(desk: Desk, request: Request, timeout: float) -> list[str]:
     if request.query.get("since") == "action" and not desk.screen.repainted(timeout):
         notes.append(f"stale: nothing has been painted since the last action began, {timeout:g} s ago or more")
     if after is not None:
-        if not after.isdigit():
+        if not (after.isascii() and after.isdigit() and len(after) < 19):
             raise bad(f"after={after!r} is no sequence", "the X-Frame-Sequence of a frame before")
         if desk.screen.wait(int(after), timeout) <= int(after):
             notes.append(f"stale: nothing has changed for {timeout:g} s")
