@@ -72,6 +72,7 @@ def save_memory(handle: Handle, key: str, /) -> None:
 def _keep(handle: Handle, key: str, form: str, write: Callable[[Qmp, list[Path], Path], None]) -> None:
     def make(folder: Path) -> None:
         folder.mkdir()
+        _wake(handle)
         channel.ask(Path(handle["runtime"]) / "channel", "prepare", timeout=TOLD_SECONDS)
         with Qmp(Path(handle["runtime"]) / "qmp") as qmp:
             about = {**handle["topology"], "qemu": qmp.version}
@@ -83,6 +84,26 @@ def _keep(handle: Handle, key: str, form: str, write: Callable[[Qmp, list[Path],
 
     note = {"what": f"{form} checkpoint of {handle['label'].partition('/')[2]}", "form": f"qemu {form}", "checkpoint": key}
     cache.get_or_make(_key(form, key), make, note=note)
+
+
+def _wake(handle: Handle) -> None:
+    """A gymctl that was killed while it saved has left the machine standing still, and perhaps a twin."""
+    for label, process in proc.labeled(handle["label"]):
+        if label == handle["label"] and process.pid != handle["pid"] and _is_twin(process, handle):
+            proc.end_group(process, grace=0.2)
+    for folder in Path(handle["runtime"]).glob("twin-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+    with Qmp(Path(handle["runtime"]) / "qmp") as qmp:
+        template.end_migration(qmp)
+        if qmp.execute("query-status")["status"] != "running":
+            qmp.execute("cont")
+
+
+def _is_twin(process: Process, handle: Handle) -> bool:
+    try:
+        return f"{handle['runtime']}/twin-".encode() in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

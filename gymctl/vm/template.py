@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import socket
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gymctl.errors import IntegrityError, StartError
+from gymctl.errors import IntegrityError, StartError, Unavailable
 from gymctl.vm import disk
 from gymctl.vm.machine import Topology
 from gymctl.vm.qmp import Qmp
@@ -19,6 +22,7 @@ from gymctl.vm.qmp import Qmp
 VERSION = 1
 MANIFEST, MEMORY, STATE = "manifest.json", "memory", "state"
 SECONDS = 120.0
+CANCEL_SECONDS = 10.0
 PIECE = 1 << 16
 ZEROS = bytes(PIECE)
 
@@ -51,10 +55,10 @@ def _file(name: str) -> Path:
 def freeze(qmp: Qmp, folder: Path) -> list[Path]:
     """Put an empty overlay over the disk: the layers below it, which never change again."""
     top, files = layers_of(qmp)
-    number = len(files)
-    over = folder / f"overlay{number}.qcow2"
+    mark = secrets.token_hex(4)  # one who was killed in here may have left a node without a place
+    over = folder / f"overlay-{mark}.qcow2"
     disk.create(over, disk.size(files[-1]))
-    node = f"{disk.TOP}{number}"
+    node = f"{disk.TOP}-{mark}"
     qmp.execute("blockdev-add", **{key.replace("-", "_"): value for key, value in disk.overlay_node(node, over).items()})
     qmp.execute("blockdev-snapshot", node=top, overlay=node)
     files[-1].chmod(0o444)
@@ -113,6 +117,16 @@ def hand_over(source: Qmp, target: Qmp) -> None:
 def _capabilities(qmp: Qmp, *, ignore_memory: bool) -> None:
     wanted = {"x-ignore-shared": ignore_memory, "events": True}
     qmp.execute("migrate-set-capabilities", capabilities=[{"capability": name, "state": state} for name, state in wanted.items()])
+
+
+def end_migration(qmp: Qmp) -> None:
+    """One that somebody began and did not see the end of is over when this returns. Unavailable."""
+    deadline = time.monotonic() + CANCEL_SECONDS
+    while qmp.execute("query-migrate").get("status") not in (None, "none", "completed", "failed", "cancelled"):
+        qmp.execute("migrate_cancel")
+        if time.monotonic() > deadline:
+            raise Unavailable(f"QEMU has been saving this machine for more than {CANCEL_SECONDS:g} s, for somebody who is gone", hint="reset the machine")
+        threading.Event().wait(0.02)
 
 
 def _migrate(qmp: Qmp, name: str) -> None:
