@@ -43,6 +43,11 @@ def environment(extra: Mapping[str, str] = {}, *, keep: Sequence[str] = KEPT) ->
     return {**{k: os.environ[k] for k in keep if k in os.environ}, **extra}
 
 
+def module_environment(label: str, **extra: str) -> dict[str, str]:
+    """The environment of a child that runs a module of this very gymctl, wherever it is started, and is found by its label."""
+    return environment({LABEL_VARIABLE: label, "PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PYTHONUTF8": "1", **extra})
+
+
 def pip_environment() -> dict[str, str]:
     """The environment of a child that is pip: proxies and pip's own settings beside what any program needs."""
     proxies = [name for word in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY") for name in (word, word.lower())]

@@ -142,8 +142,7 @@ class Link:
         folder = paths.make_runtime_dir(instance.name)  # its own: a driver that was given up cannot take this one's
         reader, writer = os.pipe()
         with open(reader, "rb") as said:
-            package = str(Path(__file__).resolve().parents[2])
-            env = proc.environment({proc.LABEL_VARIABLE: instance.label, "TMPDIR": str(folder), "HOME": str(folder), "PYTHONPATH": package, "PYTHONUTF8": "1"})
+            env = proc.module_environment(instance.label, TMPDIR=str(folder), HOME=str(folder))
             argv = [sys.executable, "-m", "gymctl.browser", instance.url, str(instance.directory), str(folder), str(executable()), str(writer)]
             try:
                 process = proc.spawn(argv, env=env, cwd=instance.directory, log=instance.directory / "browser.log", pass_fds=[writer])

@@ -93,7 +93,7 @@ def _desktop_faults(task: Any, file: str) -> list[str]:
     try:
         return [f"{file}: {fault}" for fault in [*setup.faults_of(steps, "setup"), *reading.faults(checks)]]
     except ModuleNotFoundError as error:
-        click.echo(f"note: {file}: patterns and workbooks are not checked: {error.name} is not installed (pip install 'gymctl[evaluators]')", err=True)
+        ui.note(f"{file}: patterns and workbooks are not checked: {error.name} is not installed (pip install 'gymctl[evaluators]')")
         return []
 
 

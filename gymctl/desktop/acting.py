@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.etree import ElementTree
 
-from gymctl import wire
+from gymctl import trees, wire
 from gymctl.desktop import gestures, screen, targets
 from gymctl.desktop.gestures import Action
 from gymctl.episode import Json
@@ -222,10 +221,9 @@ def _get(desk: Desk, action: gestures.Get) -> Done:
     target = target / Path(action.src).name if target.is_dir() else target
     mode = int(reply.headers.get("x-file-mode", "0644"), 8) & 0o777
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name[:100]}.", delete=False) as file:
-            file.write(reply.body)
-        os.chmod(file.name, mode)
-        os.replace(file.name, target)
+        with trees.arriving(target, tree=False) as made:
+            made.write_bytes(reply.body)
+            made.chmod(mode)
     except OSError as error:
         raise EnvError(f"cannot write {target}: {error.strerror}", type="file") from error
     return Done({"path": str(target), "bytes": len(reply.body)}, [str(target)])

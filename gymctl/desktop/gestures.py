@@ -214,14 +214,14 @@ class Launch(Action, frozen=True, kw_only=True):
 
 
 class Put(Action, frozen=True, kw_only=True):
-    """Copy a file, or a tree, into the guest."""
+    """Copy a file into the guest."""
 
     src: Annotated[Path, msgspec.Meta(description="on the machine that runs gymctl")]
     dst: Annotated[Path, msgspec.Meta(description="in the guest")]
 
 
 class Get(Action, frozen=True, kw_only=True):
-    """Copy a file, or a tree, out of the guest."""
+    """Copy a file out of the guest."""
 
     src: Annotated[Path, msgspec.Meta(description="in the guest")]
     dst: Annotated[Path, msgspec.Meta(description="on the machine that runs gymctl (default: the same name, here)")] | None = None

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gymctl import paths, proc, wire
+from gymctl import proc, wire
+from gymctl.desktop.acting import Desk
 from gymctl.episode import Json
 
 FAIL = "fail"
@@ -18,41 +19,29 @@ GRACE = 2.0
 """Seconds that the child has after what it asks of the guest has run out of time: it then says itself what that was."""
 
 
-def verify(client: wire.Client, session: str, checks: list[Json], timeout: float) -> wire.Reply:
+def verify(desk: Desk, session: str, checks: list[Json], timeout: float) -> wire.Reply:
     """What the evaluators say of the guest, as a verifier answers over HTTP: 200, 400 for faulty checks, 500 for no verdict."""
-    folder = Path(tempfile.mkdtemp(prefix="verify-", dir=_instance(client)))
+    instance = desk.instance
+    folder = Path(tempfile.mkdtemp(prefix="verify-", dir=instance.directory))
     answers = {str(check["answer"]) for check in checks if check.get("answer") is not None}
     request = {
-        "url": f"http://{client.host}:{client.port}", "token": client.headers.get("Authorization", "").removeprefix("Bearer "),
+        "url": instance.url, "token": instance.token,
         "checks": [{k: v for k, v in check.items() if k != "answer"} for check in checks], "folder": str(folder),
-        "failed": FAIL in {answer.strip().lower() for answer in answers} or _last_action(client, session) == FAIL,
+        "failed": FAIL in {answer.strip().lower() for answer in answers} or _last_action(instance.directory / "episode.jsonl", session) == FAIL,
         "timeout": max(1.0, timeout - GRACE),
     }  # fmt: skip
-    label = {proc.LABEL_VARIABLE: f"{paths.state_id()}/{client.name}"} if client.name else {}
     try:
         argv = [sys.executable, "-m", "gymctl.evaluators"]
-        done = proc.run(argv, timeout=timeout, env=proc.environment({**label, "PYTHONUTF8": "1", **_module_path()}), input=json.dumps(request))
+        done = proc.run(argv, timeout=timeout, env=proc.module_environment(instance.label), input=json.dumps(request))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return _reply(done, timeout)
 
 
-def _instance(client: wire.Client) -> Path | None:
-    """The instance's own directory, with which everything in it goes; None for a client without an instance."""
-    directory = paths.instances_dir() / client.name
-    return directory if client.name and directory.is_dir() else None
-
-
-def _module_path() -> dict[str, str]:
-    """Where this gymctl is, for a child that may be started anywhere."""
-    return {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-
-
-def _last_action(client: wire.Client, session: str) -> str:
+def _last_action(log: Path, session: str) -> str:
     """What was done last in the session since it was reset, in lower case."""
-    directory = _instance(client)
     last = ""
-    if directory and (log := directory / "episode.jsonl").exists():
+    if log.exists():
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
             entry = _entry(line)
             if entry.get("session") == session and entry.get("type") in ("step", "reset"):

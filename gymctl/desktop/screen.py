@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SLACK = 30.0
 """Seconds that a frame may take beyond what it waits for."""
-WAITING = ("since", "stable", "after")
+WAITING = ("since", "stable")
 SETTLE_TIMEOUT = 10.0
 STALE = ("stale", "not stable")
 FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg"}

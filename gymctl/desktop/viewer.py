@@ -72,7 +72,7 @@ async def run(view: View, listener: socket.socket) -> None:
         await _carry(view, connection)
 
     async def answer(connection: ServerConnection, request: Request) -> Response | None:
-        return _answer(view, request)
+        return await asyncio.to_thread(_answer, view, request)  # VNC that does not greet keeps no other viewer waiting
 
     async with serve(carry, sock=listener, process_request=answer, max_size=None, compression=None, subprotocols=None, server_header=None):
         watch = asyncio.create_task(_watch(view, ended))

@@ -58,9 +58,9 @@ def _viewer(instance: Instance, inside: int, novnc: Path) -> int:
                 return int(helper["port"])
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = int(listener.getsockname()[1])
-            env = proc.environment({proc.LABEL_VARIABLE: instance.label, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PYTHONUTF8": "1"})
             argv = [sys.executable, "-m", "gymctl.desktop", str(instance.directory), str(inside), str(novnc), str(listener.fileno())]
-            process = proc.spawn(argv, env=env, cwd=instance.directory, log=instance.directory / "view.log", pass_fds=[listener.fileno()])
+            env, log = proc.module_environment(instance.label), instance.directory / "view.log"
+            process = proc.spawn(argv, env=env, cwd=instance.directory, log=log, pass_fds=[listener.fileno()])
         mine = {"what": "view", "pid": process.pid, "started": process.started, "label": instance.label, "port": port}
         instance.helpers = [*(helper for helper in instance.helpers if helper["what"] != "view"), mine]
         return port

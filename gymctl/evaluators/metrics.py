@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gymctl.desktop import targets
 from gymctl.episode import Json
 from gymctl.evaluators import values
 
@@ -204,7 +205,7 @@ def selected(root: Any, rule: Json) -> list[Any]:
     """The elements that a rule's `xpath` or `selectors` find; ValueError for what is none."""
     from lxml import cssselect, etree
 
-    spaces = {name: f"https://accessibility.ubuntu.example.org/ns/{tail}" for name, tail in NAMESPACES.items()}
+    spaces = {name: f"{targets.ROOT}/{tail}" for name, tail in NAMESPACES.items()}
     try:
         if "xpath" in rule:
             found = root.xpath(rule["xpath"], namespaces=spaces)

@@ -31,8 +31,7 @@ def _needs(*fields: str) -> Faults:
     return faults
 
 
-def _record_faults(rules: Any, place: str) -> list[str]:
-    return _needs("expect", "unexpect")(rules, place)
+_record_faults = _needs("expect", "unexpect")
 
 
 def _pattern_faults(rules: Any, place: str) -> list[str]:

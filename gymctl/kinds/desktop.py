@@ -112,7 +112,7 @@ def picture(client: Desk) -> Json:
     return {"image": shown, "format": "pil", "mode": shown.mode, **frame.json()}
 
 
-def verify(client: wire.Client, session: str, checks: list[Json], timeout: float) -> wire.Reply:
+def verify(client: Desk, session: str, checks: list[Json], timeout: float) -> wire.Reply:
     """What the evaluators say, whatever that is."""
     return judge.verify(client, session, checks, timeout)
 
