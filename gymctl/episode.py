@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from gymctl.errors import ANSWER_IS_NO, PASSED, NoVerdict
@@ -56,6 +59,17 @@ class Verdict:
     def exit_code(self) -> int:
         """0 passed, 1 failed, 11 no verdict."""
         return {"passed": PASSED, "failed": ANSWER_IS_NO, "none": NoVerdict.exit_code}[self.verdict]
+
+
+def entries(path: Path) -> Iterator[Json]:
+    """What an episode.jsonl says, oldest first, without a line that a full disk cut off; nothing where there is no such file."""
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():  # str.splitlines would also split at what a text in it holds
+        try:
+            entry = json.loads(line.decode("utf-8", "replace"))
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry
 
 
 def no_verdict(type: str, message: str, checks: list[Json] | None = None) -> Verdict:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gymctl import instances, proc, wire
-from gymctl.episode import Json
+from gymctl import cache, instances, proc, trees, wire
+from gymctl.episode import Json, entries
 from gymctl.errors import GymctlError
 from gymctl.instances import Instance
 
@@ -38,21 +37,15 @@ def filmed(instance: Instance, directory: Path) -> Iterator[None]:
             with proc.shielded():  # a second Ctrl-C would have no film
                 try:
                     _write(directory / FILM, kind.end_recording(client))
-                    _write(directory / CAPTIONS, captions(_steps(instance.directory / "episode.jsonl", began), began, ended).encode("utf-8", "replace"))
+                    steps = [entry for entry in entries(instance.directory / "episode.jsonl") if entry["type"] == "step" and entry["at"] >= began]
+                    _write(directory / CAPTIONS, captions(steps, began, ended).encode("utf-8", "replace"))
                 except GymctlError as error:
                     instance.notes.append(f"the film was lost: {error.message}")
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(f"{path.name}.part")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
-
-
-def _steps(path: Path, since: float) -> list[Json]:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-    return [line for line in map(json.loads, lines) if line["type"] == "step" and line["at"] >= since]
+    with cache.disk_errors(path.parent), trees.arriving(path, tree=False) as made:
+        made.write_bytes(content)
 
 
 def captions(steps: list[Json], began: float, ended: float) -> str:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from gymctl import film
+from gymctl.episode import entries
 from tests import machines
 from tests.conftest import Cli
 
@@ -27,6 +28,13 @@ def test_captions_say_what_was_done_and_when() -> None:
     assert cues[2].splitlines()[2] == 'type {"text": "a --&gt; b\\n&lt;b&gt;&amp;\\u001b[0m"} [EnvError]'
     assert cues[3] == "3\n00:00:03.000 --> 01:00:00.125\nkey {}\n"
     assert film.captions([], 0, 1) == "WEBVTT\n"
+
+
+def test_an_episode_is_read_whatever_its_texts_hold(tmp_path: Path) -> None:
+    log, odd = tmp_path / "episode.jsonl", {"type": "step", "args": {"text": "a\u2028b\x85c"}}
+    assert list(entries(log)) == []
+    log.write_text(f"{json.dumps(odd, ensure_ascii=False)}\n[1]\n" + '{"type": "step", "ar', encoding="utf-8")
+    assert list(entries(log)) == [odd]
 
 
 X, Y, SIZE = 400, 300, 32

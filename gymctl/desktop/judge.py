@@ -11,7 +11,7 @@ from typing import Any
 
 from gymctl import proc, wire
 from gymctl.desktop.acting import Desk
-from gymctl.episode import Json
+from gymctl.episode import Json, entries
 
 FAIL = "fail"
 """What an agent answers, or does last, when a task cannot be done."""
@@ -40,21 +40,8 @@ def verify(desk: Desk, session: str, checks: list[Json], timeout: float) -> wire
 
 def _last_action(log: Path, session: str) -> str:
     """What was done last in the session since it was reset, in lower case."""
-    last = ""
-    if log.exists():
-        for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-            entry = _entry(line)
-            if entry.get("session") == session and entry.get("type") in ("step", "reset"):
-                last = str(entry.get("action", "")).lower()
-    return last
-
-
-def _entry(line: str) -> Json:
-    try:
-        entry = json.loads(line)
-    except ValueError:  # cut off by a full disk
-        return {}
-    return entry if isinstance(entry, dict) else {}
+    done = [entry for entry in entries(log) if entry.get("session") == session and entry.get("type") in ("step", "reset")]
+    return str(done[-1].get("action", "")).lower() if done else ""
 
 
 def _reply(done: proc.Result, timeout: float) -> wire.Reply:
