@@ -166,7 +166,7 @@ class Getter(NamedTuple):
 
 _FILES = ("dest", "multi", "gives")
 GETTERS: dict[str, Getter] = {
-    "vm_file": Getter(vm_file, "file", ("path",), (*_FILES, "time_suffix", "time_format")),
+    "vm_file": Getter(vm_file, "file", ("path",), (*_FILES, "time_suffix", "time_format")),  # the format keeps copies apart by them, we by folders
     "cloud_file": Getter(cloud_file, "file", ("path",), (*_FILES, "sha256")),
     "cache_file": Getter(cache_file, "file", ("path",)),
     "vm_command_line": Getter(command_line, "text", ("command",), ("shell", "timeout")),

@@ -116,7 +116,7 @@ METRICS: dict[str, Metric] = {
     "check_csv": Metric(metrics.check_csv, "file", "rules", rules=_record_faults),
     "check_list": Metric(metrics.check_list, "file", "rules", rules=_pattern_faults),
     "check_json": Metric(metrics.check_json, "file", "rules", ("is_yaml",), _json_faults),
-    "check_accessibility_tree": Metric(metrics.check_accessibility_tree, "text", "rules", ("osname",), _tree_faults),
+    "check_accessibility_tree": Metric(metrics.check_accessibility_tree, "text", "rules", ("osname",), _tree_faults),  # there is one system only
     "compare_table": Metric(_compare_table, "file", "file?", ("rules",), read_options=_table_faults),
 }
 INFEASIBLE = "infeasible"

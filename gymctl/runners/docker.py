@@ -30,7 +30,6 @@ __all__ = [
     "save", "start", "status", "stop", "tidy",
 ]  # fmt: skip
 
-LABEL = "gymctl.label"
 SPEC = Spec(
     name="docker",
     summary="A container on a Docker engine",
@@ -106,7 +105,7 @@ def _free(port: int) -> bool:
 def _port_conflict(api: APIClient, port: int) -> Conflict:
     for row in _containers(api):
         if any(p.get("PublicPort") == port for p in row.get("Ports") or ()):
-            state_id, _, name = row["Labels"].get(LABEL, "").partition("/")
+            state_id, _, name = row["Labels"].get(engine.LABEL, "").partition("/")
             shown = row["Names"][0].lstrip("/") if row["Names"] else row["Id"][:12]
             ours = f"the instance {name}" + ("" if state_id == paths.state_id() else f" of another state directory ({state_id})")
             holder = ours if name else f"the container {shown}"
@@ -127,7 +126,7 @@ def _create(api: APIClient, plan: Plan, host_port: int) -> str:
         try:
             made = api.create_container(
                 plan.image.get("digest") or plan.image["ref"], name=name, detach=True, environment=_variables(plan),
-                labels={LABEL: plan.label}, ports=[(number, "tcp") for number in (plan.port, *plan.ports.values())], host_config=host_config,
+                labels={engine.LABEL: plan.label}, ports=[(number, "tcp") for number in (plan.port, *plan.ports.values())], host_config=host_config,
             )  # fmt: skip
         except ImageNotFound as error:
             raise StartError(f"the engine has no image {plan.image['ref']}", hint="`gymctl load FILE.tar`") from error
@@ -236,7 +235,7 @@ def _handle(api: APIClient, plan: Plan, container: str, notes: list[str]) -> Han
 
 def _name_conflict(api: APIClient, name: str, plan: Plan) -> Conflict:
     info = api.inspect_container(name)
-    owner = (info["Config"]["Labels"] or {}).get(LABEL)
+    owner = (info["Config"]["Labels"] or {}).get(engine.LABEL)
     age = datetime.now().astimezone() - datetime.fromisoformat(info["Created"][:19] + "+00:00")
     what = f"the container {name} is there already ({info['State']['Status']}, made {str(age).partition('.')[0]} ago"
     if owner == plan.label:
@@ -325,7 +324,7 @@ def _remove(api: APIClient, container: str) -> None:
 def _remove_named(api: APIClient, name: str, label: str) -> None:
     """Remove a container by name, if it carries this very label."""
     for row in _containers(api):
-        if f"/{name}" in row["Names"] and row["Labels"].get(LABEL) == label:
+        if f"/{name}" in row["Names"] and row["Labels"].get(engine.LABEL) == label:
             _remove(api, row["Id"])
 
 
@@ -339,8 +338,8 @@ def find() -> dict[str, Handle]:
     """Our containers by label, running or not; Unavailable when the engine cannot be asked."""
     prefix = f"{paths.state_id()}/"
     found: dict[str, Handle] = {}
-    for row in _containers(engine.client(), label=LABEL):
-        label = row["Labels"].get(LABEL, "")
+    for row in _containers(engine.client(), label=engine.LABEL):
+        label = row["Labels"].get(engine.LABEL, "")
         if label.startswith(prefix):
             ports = {str(p["PrivatePort"]): p["PublicPort"] for p in row.get("Ports") or () if p.get("PublicPort")}
             url = next((f"http://127.0.0.1:{port}" for port in ports.values()), "")

@@ -28,7 +28,6 @@ KEY = "gymctl.checkpoint"
 """A label: `<cache id>/<key>`."""
 MAKER = "gymctl.checkpoint-of"
 ADDED = "gymctl.checkpoint-bytes"
-INSTANCE = "gymctl.label"
 COMMIT_SECONDS = 600
 
 
@@ -76,9 +75,9 @@ def _publish(api: APIClient, making: str, key: str, about: dict[str, Any], secre
     made, base = (engine.image(api, image) for image in (making, about["Image"]))
     config, kept = about["Config"], dict(made["Config"])
     kept["Env"] = [variable for variable in kept.get("Env") or () if variable.partition("=")[0] not in secrets]
-    name = str((config.get("Labels") or {}).get(INSTANCE, "")).partition("/")[2]
+    name = str((config.get("Labels") or {}).get(engine.LABEL, "")).partition("/")[2]
     ours = {KEY: f"{paths.cache_id()}/{key}", MAKER: name, ADDED: str(made["Size"] - base["Size"])}
-    kept["Labels"] = {k: v for k, v in (kept.get("Labels") or {}).items() if k != INSTANCE} | ours
+    kept["Labels"] = {k: v for k, v in (kept.get("Labels") or {}).items() if k != engine.LABEL} | ours
     reference = f"{REPOSITORY}:{_tag(key)}"
     for event in api.load_image(_archive(made, kept, reference), quiet=True):  # type: ignore[no-untyped-call]
         if "error" in event:
@@ -145,7 +144,7 @@ def drop(key: str, /) -> None:
     with engine.failures("removing a checkpoint"):
         users = api.containers(all=True, filters={"label": f"{KEY}={paths.cache_id()}/{key}"})
         if users:
-            names = sorted({row["Labels"].get(INSTANCE, "/?").partition("/")[2] for row in users})
+            names = sorted({row["Labels"].get(engine.LABEL, "/?").partition("/")[2] for row in users})
             raise Conflict(f"the checkpoint {key[:12]} is in use by {', '.join(names)}", hint=f"`gymctl stop {names[0]}` first")
         try:
             api.remove_image(f"{REPOSITORY}:{_tag(key)}")

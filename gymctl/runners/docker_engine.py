@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from docker.api.client import APIClient
     from docker.errors import APIError
 
+LABEL = "gymctl.label"
+"""Every container of ours carries it: `<state id>/<name>`."""
 MINIMUM = (20, 10)
 MINIMUM_API = (1, 41)
 SOCKET = "/var/run/docker.sock"

@@ -18,7 +18,6 @@ from gymctl.runners import docker_engine as engine
 
 CHUNK = 1 << 20
 PIECE = 1 << 24  # of a file that is sent without being read
-LABEL = "gymctl.label"
 
 
 def has(ref: str, /) -> str | None:
@@ -196,7 +195,7 @@ def output(ref: str, argv: list[str], /, timeout: int = 60) -> Result:
     api = engine.client()
     with engine.failures(f"running {argv[0]} in {ref}"):
         config = api.create_host_config(network_mode="none")
-        made = api.create_container(ref, argv[1:], entrypoint=argv[:1], labels={LABEL: f"{paths.state_id()}/once"}, host_config=config)["Id"]
+        made = api.create_container(ref, argv[1:], entrypoint=argv[:1], labels={engine.LABEL: f"{paths.state_id()}/once"}, host_config=config)["Id"]
         try:
             api.start(made)
             code = int(api.wait(made, timeout=timeout)["StatusCode"])
