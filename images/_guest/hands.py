@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ DRAG_STEP = 16
 MARK = "_GUEST_GIVEN_KEYS"
 CLICK_GAP = 0.03
 """Seconds between the clicks of a double one: toolkits take presses of the same millisecond for one."""
+LET_THROUGH_SECONDS = 2.0
+LOOK_SECONDS = 0.001
 HOLD_SECONDS = 60
 LARGEST_SCROLL = 200
 LARGEST_TEXT = 200_000
@@ -140,7 +143,7 @@ class Hands:
                 threading.Event().wait(CLICK_GAP)
             self._button(button, True)
             self._button(button, False)
-            self.connection.sync()
+            self._let_through(button)
 
     def drag(self, button: int, path: Sequence[tuple[int, int]]) -> None:
         """Press at the first point, pass through the others, release at the last."""
@@ -154,7 +157,7 @@ class Hands:
                     self.connection.sync()  # one position after the other: motion is put together by who reads late
         finally:
             self._button(button, False)
-            self.connection.sync()
+            self._let_through(button)
 
     def scroll(self, notches: int, horizontal: bool = False) -> None:
         """Turn the wheel: positive is down (or right)."""
@@ -173,6 +176,13 @@ class Hands:
             else:
                 self._held_buttons.pop(number, None)
         self.connection.sync()
+
+    def _let_through(self, number: int) -> None:
+        """Wait until a released button is up: a window manager that looks at a press first holds pointer events back, but not keys, which would overtake."""
+        until = time.monotonic() + LET_THROUGH_SECONDS
+        self.connection.sync()
+        while self.connection.pointer()[2] & 0x80 << number and time.monotonic() < until:
+            threading.Event().wait(LOOK_SECONDS)
 
     def _button(self, number: int, down: bool) -> None:
         XTST.XTestFakeButtonEvent(self.connection.display, number, down, 0)
