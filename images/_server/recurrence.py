@@ -211,7 +211,8 @@ def _moved(name: str, found: dict[str, str], was: date, now: date) -> str:
     day = DAYS[now.weekday()]
     if len(value) == 2:
         return day
-    return f"{-((_last_day(now) - now.day) // 7 + 1) if value.startswith('-') else nth_of_month(now)}{day}"
+    from_end = (_last_day(now) - now.day) // 7 + 1
+    return f"{-from_end if value.startswith('-') and from_end < 5 else nth_of_month(now)}{day}"  # few months have a fifth, from either end
 
 
 def nth_of_month(day: date) -> int:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from _server import recurrence
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.images.calendr.conftest import Open
@@ -29,6 +29,7 @@ def text(moment: datetime) -> str:
 
 
 @settings(max_examples=300, deadline=None)
+@example(rule="FREQ=MONTHLY;BYDAY=-4TU", n=2, days=-3, end="")  # 2 May is a fifth Saturday from the end, and the first
 @given(rule=st.sampled_from(RULES), n=st.integers(0, 8), days=st.integers(-9, 9), end=st.sampled_from(["", ";COUNT=9", ";UNTIL=20400101T000000Z"]))
 def test_a_rule_moved_by_one_occurrence_gives_that_day(rule: str, n: int, days: int, end: str) -> None:
     before = recurrence.checked(rule + end, START)
