@@ -14,8 +14,9 @@ from . import VERSION, routes_guest, routes_screen
 from .desk import Desk
 from .edge import Request, Route, Routes, Server, document
 from .processes import SECRETS
-from .renewal import Renewal, add_cookie
+from .renewal import Renewal
 from .x11 import LIBC
+from .xauthority import add_name
 
 PR_SET_DUMPABLE = 4
 SHORTEST_TOKEN = 16
@@ -64,7 +65,7 @@ def about(routes: Routes, log: Any) -> Routes:
     return {("GET", "/openapi.json"): openapi, ("GET", "/log"): lambda r: document({"log": list(log())})}
 
 
-def marking(desk: Desk, routes: Routes) -> Routes:
+def marking(desk: Desk, routes: Routes) -> dict[tuple[str, str], Route]:
     """The same routes; those that act first mark where the screen is, so that what comes of it can be waited for."""
 
     def after_mark(route: Route) -> Route:
@@ -81,7 +82,7 @@ def main() -> None:
     """Serve until TERM or INT; then everything is released."""
     secret = token()
     desk = Desk(os.environ.get("DISPLAY", ":0"))
-    routes: dict[Any, Any] = {**marking(desk, {**routes_screen.routes(desk), **routes_guest.routes(desk)})}
+    routes = marking(desk, {**routes_screen.routes(desk), **routes_guest.routes(desk)})
     server = Server(listener(), secret, routes)
     routes.update(about(routes, lambda: server.log))
 
@@ -92,7 +93,7 @@ def main() -> None:
         if news.get("token"):
             desk.screen.renew()
             server.token = news["token"]
-        return lambda: add_cookie(news["hostname"]) if news.get("hostname") else None
+        return lambda: add_name(news["hostname"]) if news.get("hostname") else None
 
     if os.environ.get("RENEWAL"):
         Renewal(heed).start()

@@ -15,7 +15,6 @@ import secrets
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,14 +24,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # it is also started by its path
-from _guest import needs, uinput
+from _guest import needs, uinput, xauthority
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_DUMPABLE = 4
-FAMILY_WILD = 0xFFFF
-FAMILY_LOCAL = 256
-DISPLAY_SECONDS = 30
 STOP_SECONDS = 3.0
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 BUS_LAUNCHER = ("/usr/libexec/at-spi-bus-launcher", "--launch-immediately", "--a11y=1")
@@ -101,7 +97,7 @@ class Desktop:
     def start_x(self) -> None:
         """Xvnc on a free display, with a cookie; returns when it accepts connections."""
         cookie = secrets.token_bytes(16)
-        self._private("Xauthority", _x_cookie(cookie, FAMILY_WILD))
+        self._private("Xauthority", xauthority.entry(cookie, xauthority.WILD))
         resolution = os.environ.get("RESOLUTION", "1920x1080")
         if not re.fullmatch(r"[1-9]\d{1,4}x[1-9]\d{1,4}", resolution):
             sys.exit(f"RESOLUTION={resolution!r} is no size: 1920x1080")
@@ -120,7 +116,7 @@ class Desktop:
             sys.exit("Xvnc ended before it had a display; its lines are above")
         self.env["DISPLAY"] = f":{number}"
         # Some clients (python-xlib) only look for this host and this display.
-        self._private("Xauthority", _x_cookie(cookie, FAMILY_LOCAL, socket.gethostname(), number) + _x_cookie(cookie, FAMILY_WILD))
+        self._private("Xauthority", xauthority.entry(cookie, xauthority.LOCAL, socket.gethostname(), number) + xauthority.entry(cookie, xauthority.WILD))
 
     def _vnc(self) -> list[str]:
         """VNC with a password on a port, or none at all."""
@@ -273,12 +269,6 @@ def _home(home: Path) -> Path:
     return home
 
 
-def _x_cookie(cookie: bytes, family: int, host: str = "", number: str = "") -> bytes:
-    """An entry of an Xauthority file."""
-    parts = (host.encode(), number.encode(), b"MIT-MAGIC-COOKIE-1", cookie)
-    return struct.pack(">H", family) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
-
-
 def _folder(user: pwd.struct_passwd | None) -> Path:
     made = Path(tempfile.mkdtemp(prefix="desktop-", dir=os.environ.get("RUNTIME_DIRECTORY")))
     if user and os.getuid() == 0:
@@ -335,7 +325,7 @@ def main() -> int:
 
 def desktop() -> int:
     """Start everything, stay until it ends."""
-    _token()
+    _token()  # without one nothing starts: it is read again by each server
     name = os.environ.get("DESKTOP_USER")
     user = pwd.getpwnam(name) if name else None
     folder = _folder(user)

@@ -19,7 +19,6 @@ NAMES = {
     "decimal": "KP_Decimal", "volumeup": "XF86AudioRaiseVolume", "volumedown": "XF86AudioLowerVolume", "volumemute": "XF86AudioMute",
     **{f"f{n}": f"F{n}" for n in range(1, 25)}, **{f"num{n}": f"KP_{n}" for n in range(10)}, **{f"numpad{n}": f"KP_{n}" for n in range(10)},
 }  # fmt: skip
-MODIFIERS = frozenset({"Control_L", "Control_R", "Alt_L", "Alt_R", "ISO_Level3_Shift", "Shift_L", "Shift_R", "Super_L", "Super_R", "Hyper_L", "Meta_L"})
 
 
 def character(keysym: int) -> str:

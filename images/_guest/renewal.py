@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import struct
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 NAME = "\0gymctl-guest"
@@ -66,14 +64,3 @@ class Renewal(threading.Thread):
                     afterwards = self._heed(json.loads(news))
                     link.sendall(DONE)
                     afterwards()
-
-
-def add_cookie(hostname: str) -> None:
-    """Let clients that look for this host's name in the file of X cookies find it under the new one."""
-    path = Path(os.environ.get("XAUTHORITY", "/nonexistent"))
-    number = os.environ.get("DISPLAY", ":0").partition(":")[2].partition(".")[0]
-    with contextlib.suppress(OSError):
-        content = path.read_bytes()
-        parts = (hostname.encode(), number.encode(), b"MIT-MAGIC-COOKIE-1", content[-16:])
-        entry = struct.pack(">H", 256) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
-        path.write_bytes(entry + content)
