@@ -147,7 +147,7 @@ def _run_script(argv: list[str], told: Told) -> None:
                     told.step(wire.printable(line.decode(errors="replace")).strip())
                 code = child.finish(SCRIPT_GRACE)
         except TimeoutError as error:
-            raise StartError(f"{Path(argv[1]).name} did not end within {SCRIPT_TIMEOUT} s") from error
+            raise StartError(f"{Path(argv[1]).name} did not end within {SCRIPT_TIMEOUT} s", hint="the last step above says what it was doing") from error
         if code:
             raise _script_failure(Path(argv[1]).name, code, [wire.printable(line) for line in log.read_text(errors="replace").splitlines() if line.strip()])
 

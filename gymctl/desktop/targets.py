@@ -125,7 +125,8 @@ def _in_window(client: wire.Client, place: Place) -> Found:
     if chosen["minimized"]:
         raise EnvError(f"the window {chosen['title']!r} is minimized", hint=f"`activate {place.window!r}` brings it back", type="not_shown")
     if not (0 <= x < chosen["width"] and 0 <= y < chosen["height"]):
-        raise EnvError(f"{x:g}, {y:g} is outside the window {chosen['title']!r}, which is {chosen['width']}x{chosen['height']}", type="outside")
+        what = f"{x:g}, {y:g} is outside the window {chosen['title']!r}, which is {chosen['width']}x{chosen['height']}"
+        raise EnvError(what, hint="shares such as 50% are inside whatever its size", type="outside")
     _check_uncovered(chosen["title"], chosen["x"] + x, chosen["y"] + y, above)
     return Found(chosen["x"] + x, chosen["y"] + y, f"window={wire.printable(chosen['title'])}")
 
