@@ -140,7 +140,7 @@ class Runner(Protocol):
         """Its state, asked of the host; never raises for a dead one."""
 
     def stop(self, handle: Handle, /) -> None:
-        """End it and remove what it left on the host; idempotent."""
+        """End it and remove what it left on the host; idempotent. Processes of this host that the handle lists as `spared`, helpers of ours, go on."""
 
     def find(self) -> dict[str, Handle]:
         """{label: handle} of everything of ours that is still there, read from the host and not from our files."""
