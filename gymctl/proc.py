@@ -65,11 +65,11 @@ def words(command: str, option: str) -> list[str]:
     return argv
 
 
-def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None, cwd: Path | None = None, input: str | None = None) -> Result:
+def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None, input: str | None = None) -> Result:
     """Run to the end; at the deadline the whole group is killed and `timed_out` set. Unavailable when `argv[0]` is not there."""
     try:
         child = subprocess.Popen(
-            argv, env=environment() if env is None else dict(env), cwd=cwd, start_new_session=True, text=True, errors="replace",
+            argv, env=environment() if env is None else dict(env), start_new_session=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
     except FileNotFoundError as error:
