@@ -32,6 +32,13 @@ def reason(error: Error) -> str:
     return "it did not happen" if first.startswith("Timeout ") else first
 
 
+def unknown_key(error: Error) -> EnvError | None:
+    """What a Playwright error means that is about a key's name."""
+    unknown = re.search(r'Unknown key: "(.*)"', error.message)
+    hint = "a character, or Enter, Tab, ArrowDown, F5, with what is held before it: Control+S, Alt+Enter, Shift+Tab"
+    return EnvError(f"press: no key {unknown[1]!r}", hint=hint, type="key") if unknown else None
+
+
 def is_refused(error: Error) -> bool:
     """Whether nothing answers at the address."""
     return any(word in error.message for word in REFUSED)

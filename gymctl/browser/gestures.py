@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -215,7 +216,7 @@ def words(name: str, given: list[str], options: Json) -> Json:
         made = _fitted(form, given)
         if made is not None:
             return {**made, **options}
-    raise UsageError(f"{name} takes other words than {' '.join(map(repr, given)) or 'none'}", hint=usage(name))
+    raise UsageError(f"`{shlex.join((name, *given))}` cannot be read", hint=f"write: {usage(name)}")
 
 
 def fits(name: str, given: list[str]) -> bool:

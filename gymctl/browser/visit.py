@@ -138,7 +138,7 @@ class Visit:
     async def _point(self, selector: str | None, x: float | None, y: float | None, seconds: float) -> tuple[float, float]:
         """A point of the visible page: given, or an element's middle."""
         if selector is None:
-            return x or 0.0, y or 0.0
+            return _inside(x or 0.0, y or 0.0)
         found = await self._find(selector, seconds)
         await found.scroll_into_view_if_needed(timeout=seconds * 1000)
         box = await found.bounding_box(timeout=seconds * 1000)
@@ -213,7 +213,7 @@ class Visit:
 
     async def _click(self, g: Click) -> None:
         if g.selector is None:
-            await self.page.mouse.click(g.x or 0, g.y or 0, button=g.button, click_count=g.count)
+            await self.page.mouse.click(*await self._point(None, g.x, g.y, g.seconds), button=g.button, click_count=g.count)
         else:
             await (await self._find(g.selector, g.seconds)).click(button=g.button, click_count=g.count, timeout=g.seconds * 1000)
 
@@ -227,10 +227,13 @@ class Visit:
             await (await self._find(g.selector, g.seconds)).press_sequentially(g.text, timeout=g.seconds * 1000)
 
     async def _press(self, g: Press) -> None:
-        if g.selector is None:
-            await self.page.keyboard.press(_chord(g.key))
-        else:
-            await (await self._find(g.selector, g.seconds)).press(_chord(g.key), timeout=g.seconds * 1000)
+        found = await self._find(g.selector, g.seconds) if g.selector else None
+        try:
+            await (found.press(_chord(g.key), timeout=g.seconds * 1000) if found else self.page.keyboard.press(_chord(g.key)))
+        except Error as error:
+            if unknown := failing.unknown_key(error):
+                raise unknown from error
+            raise
 
     async def _select(self, g: Select) -> None:
         found = await self._find(g.selector, g.seconds)
@@ -281,6 +284,14 @@ class Visit:
 
     async def _look(self, g: Gesture) -> None:
         """Nothing is done: the observation is what was asked for."""
+
+
+def _inside(x: float, y: float) -> tuple[float, float]:
+    """A point of the page as it is seen; EnvError for one beside it, where a mouse would do nothing."""
+    width, height = VIEWPORT["width"], VIEWPORT["height"]
+    if x < width and y < height:
+        return x, y
+    raise EnvError(f"the point {x:g}, {y:g} is outside the page, which shows {width}x{height}", hint="`scroll` brings more into view", type="place")
 
 
 def _chord(key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -147,7 +148,7 @@ def parse(name: str, words: list[str]) -> Json:
             return {**made, **{field: _json(text, field) for field, _, text in (word.partition(":=") for word in words[len(rest) :])}}
     usage = f"{name} {FORMS[name][0]}".rstrip()
     where = "; PLACE is X Y, window=W [X Y], or ROLE=NAME [in W]" if "PLACE" in usage else ""
-    raise UsageError(f"{name} takes other words than {' '.join(map(repr, words)) or 'none'}", hint=f"{usage}{where}")
+    raise UsageError(f"`{shlex.join((name, *words))}` cannot be read", hint=f"write: {usage}{where}")
 
 
 def _read(name: str, words: list[str]) -> Json | None:
