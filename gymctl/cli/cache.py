@@ -103,7 +103,7 @@ def gc(everything: bool, as_json: bool) -> None:
     if as_json:
         ui.print_json({"ended": ended, "removed": removed, "bytes": freed})
     else:
-        click.echo(f"ended {len(ended)} leftovers, removed {len(removed)} things, freed {ui.size(freed)}")
+        click.echo(f"ended {ui.count(ended, 'leftover')}, removed {ui.count(removed, 'thing')}, freed {ui.size(freed)}")
 
 
 def _tidied(runners: ModuleType) -> Iterator[dict[str, Any]]:

@@ -48,7 +48,7 @@ def _show(title: str, findings: list[dict[str, Any]]) -> None:
     click.echo(click.style(title, bold=True))
     for finding in findings:
         ok = None if finding["ok"] == "not proven" else finding["ok"]
-        click.echo(f"  {ui.mark(ok)}  {finding['what']}: {finding['detail']}")
+        click.echo(f"  {ui.mark(ok)}  {': '.join(filter(None, (finding['what'], finding['detail'])))}")
         if finding["fix"]:
             click.echo(f"      fix: {finding['fix']}")
 

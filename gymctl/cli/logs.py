@@ -41,7 +41,7 @@ def command(name: str, bundle: str | None, as_json: bool) -> None:
         return
     silent = True
     for line in lines:
-        click.echo(printable(line.rstrip("\n")))
+        click.echo(printable(click.unstyle(line.rstrip("\n"))))
         silent = False
     if silent:
         ui.note(f"{name} has printed nothing")

@@ -63,7 +63,10 @@ def _show(name: str, as_json: bool) -> None:
     click.echo(f"kind {r.kind}, image {r.image}, port {r.port}, runners {', '.join(r.runners) or 'any'}")
     if r.universes or r.packs:
         click.echo(f"{'universes' if r.universes else 'packs'}: {', '.join(r.universes or r.packs)}")
-    ui.table(("TASK", "STATE", "PROMPT"), [[t.id, t.reset.universe or t.reset.pack, _beginning(t.prompt)] for t in tasks])
+    if r.universes or r.packs:
+        ui.table(("TASK", "STATE", "PROMPT"), [[t.id, t.reset.universe or t.reset.pack, _beginning(t.prompt)] for t in tasks])
+    else:
+        ui.table(("TASK", "PROMPT"), [[t.id, _beginning(t.prompt)] for t in tasks])
 
 
 def _show_task(name: str, as_json: bool) -> None:
@@ -79,7 +82,7 @@ def _show_task(name: str, as_json: bool) -> None:
         ui.print_json(msgspec.to_builtins(task))
         return
     click.echo(f"task {task.id}: {_beginning(task.prompt)}")
-    click.echo(f"{len(task.solution)} steps in its solution, {len(task.asked())} checks, {len(task.claims)} claims")
+    click.echo(f"{ui.count(task.solution, 'step')} in its solution, {ui.count(task.asked(), 'check')}, {ui.count(task.claims, 'claim')}")
 
 
 def _desktop_faults(task: Any, file: str) -> list[str]:

@@ -215,6 +215,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         click.echo(line.rstrip())
 
 
+def count(things: Sequence[Any], name: str) -> str:
+    """How many, for people: `1 step`, `2 steps`."""
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
 def size(count: int) -> str:
     """Bytes for people: `12.3 MiB`."""
     value = float(count)
