@@ -23,6 +23,7 @@ from gymctl.errors import EnvError, GymctlError, IntegrityError, NotFound, Start
 
 MAX_ANSWER = 256 << 20
 MAX_DEPTH = 200
+CHUNK = 1 << 18
 DEAD_SECONDS = 0.3
 TRIES = 3
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -83,11 +84,12 @@ class Client:
         """One request with a JSON document, or with `data` as it is, whatever it answers; Unavailable when nothing does."""
         body = data if document is None else _encoded(document)
         headers = self.headers if body is None else {**self.headers, "Content-Type": "application/json" if data is None else "application/octet-stream"}
-        if body is not None and not isinstance(body, bytes):
-            headers["Content-Length"] = str(os.fstat(body.fileno()).st_size)
+        size = os.fstat(body.fileno()).st_size if body is not None and not isinstance(body, bytes) else 0
+        sent = body if body is None or isinstance(body, bytes) else _exactly(body, size)
+        headers |= {"Content-Length": str(size)} if sent is not body else {}
         connection = self._ready(timeout)
         try:
-            connection.request(method, path, body, headers)
+            connection.request(method, path, sent, headers)
             answer = connection.getresponse()
             reply = Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read(MAX_ANSWER))
             if not answer.isclosed():
@@ -126,6 +128,16 @@ class Client:
     def _hint(self, verb: str) -> str:
         name = self.name or "NAME"
         return f"`gymctl logs {name}` shows what it printed" if verb == "logs" else "`gymctl ps` shows what runs, `gymctl run` starts it"
+
+
+def _exactly(file: BinaryIO, left: int) -> Iterator[bytes]:
+    """As many bytes as were announced, though somebody writes to the file meanwhile; OSError when there are less."""
+    while left:
+        chunk = file.read(min(CHUNK, left))
+        if not chunk:
+            raise OSError("the file became shorter while it was sent")
+        left -= len(chunk)
+        yield chunk
 
 
 def _encoded(document: Any) -> bytes:

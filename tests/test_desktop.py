@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -14,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,12 +23,12 @@ from jsonschema import Draft202012Validator
 from PIL import Image
 
 import gymctl
-from gymctl import instances, session
-from gymctl.desktop import gestures, words
+from gymctl import instances, session, wire
+from gymctl.desktop import gestures, transfer, words
 from gymctl.desktop.acting import Desk
 from gymctl.errors import EnvError, Unavailable, UsageError
 from gymctl.kinds import desktop
-from tests.conftest import Cli, lacking
+from tests.conftest import ROOT, Cli, lacking
 from tests.desktops import PATCH, Machine, check_host, desk, local_desk, start
 
 __all__ = ["desk", "local_desk"]
@@ -169,6 +171,26 @@ def test_a_click_a_double_and_a_triple_select_what_they_do(desk: Machine, notes:
     desk.step("key", "Escape")
 
 
+def test_keys_do_not_overtake_a_click(local_desk: Machine) -> None:
+    path = f"{local_desk.home()}/order.txt"
+    local_desk.step("exec", f"echo old > {path}")
+    local_desk.step("launch", "mousepad", "--disable-server", path)
+    _until(lambda: any("order.txt" in w["title"] and w["active"] for w in local_desk.step("windows")["windows"]), "no editor")
+    local_desk.step("wait-stable")
+    at = local_desk.step("move", "text", "in", "order.txt")["at"]
+    manager = _process(local_desk, "openbox")
+    os.kill(manager, signal.SIGSTOP)  # it looks at each press first, and pointer events wait for it; keys would not
+    acted = local_desk.cli.spawn("step", "desk", json.dumps([{"mouse": {"left_click": at}}, {"keyboard": {"keys": "ctrl+a"}}, {"keyboard": {"text": "new"}}]))
+    try:
+        time.sleep(0.7)
+    finally:
+        os.kill(manager, signal.SIGCONT)
+    acted.communicate(timeout=30)
+    assert acted.returncode == 0
+    _until(lambda: "text='new'" in local_desk.step("a11y", "in", "order.txt")["a11y"], local_desk.step("a11y", "in", "order.txt")["a11y"])
+    local_desk.close_windows()
+
+
 def test_a_place_in_a_window(desk: Machine, notes: str) -> None:
     window = next(w for w in desk.step("windows")["windows"] if "notes.txt" in w["title"])
     at = desk.step("click", "window=notes.txt", "50%", "30")["at"]
@@ -275,6 +297,53 @@ def test_commands_files_and_the_clipboard(desk: Machine, tmp_path: Path) -> None
     assert desk.step("clipboard") == {"text": "grüße\n日本"}
 
 
+def test_what_is_put_is_a_file_and_whole(desk: Machine, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "no regular file" in desk.step("put", str(tmp_path / "pipe"), "x", code=9)["message"]
+    assert "Is a directory" in desk.step("put", str(tmp_path), "x", code=9)["message"]
+    kernel = Path("/proc/version").read_bytes()
+    assert desk.step("put", "/proc/version", "version")["bytes"] == len(kernel)
+    desk.step("get", "/proc/version", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes().startswith(b"Linux version")
+
+
+def test_a_name_of_other_bytes_than_utf8(desk: Machine, tmp_path: Path) -> None:
+    here, there = os.fsdecode(os.fsencode(tmp_path) + b"/\xff"), os.fsdecode(b"gr\xfcn")
+    Path(here).write_bytes(b"green")
+    with contextlib.closing(_client(desk)) as client:
+        assert transfer.put(client, here, there).json()["size"] == 5
+    assert desk.step("exec", "cat gr?n")["stdout"] == "green"
+    env = {**os.environ, **desk.cli.env}
+    subprocess.run([sys.executable, "-m", "gymctl", "step", desk.name, "get", there, str(tmp_path)], check=True, capture_output=True, env=env, cwd=ROOT)
+    assert Path(os.fsdecode(os.fsencode(tmp_path) + b"/gr\xfcn")).read_bytes() == b"green"
+
+
+def _client(desk: Machine) -> wire.Client:
+    found = desk.record()
+    return wire.Client(found["url"], headers={"Authorization": f"Bearer {found['secrets']['GUEST_TOKEN']}"})
+
+
+def test_a_file_that_changes_while_it_is_put(desk: Machine, tmp_path: Path) -> None:
+    """Neither more than was announced, which would be taken for the next request, nor a wait for what never comes."""
+    at = tmp_path / "log"
+    for size, code in ((6 << 20, 0), (1 << 20, 5)):
+        at.write_bytes(b"x" * (4 << 20))
+        with at.open("rb") as file, contextlib.closing(_client(desk)) as client:
+            announced = os.fstat(file.fileno()).st_size
+
+            def read(count: int, file: Any = file, size: int = size) -> bytes:
+                os.truncate(at, size)
+                return bytes(file.raw.read(count))
+
+            changing = SimpleNamespace(read=read, fileno=file.fileno)
+            if code:
+                with pytest.raises(Unavailable, match="became shorter"):
+                    client.send("PUT", "/files?path=log", data=changing)  # type: ignore[arg-type]  # what put reads of a file
+            else:
+                assert client.send("PUT", "/files?path=log", data=changing).json()["size"] == announced  # type: ignore[arg-type]
+            assert client.send("GET", "/platform").body == b"Linux"
+
+
 # Seeing
 
 
@@ -351,7 +420,6 @@ def test_the_outline_of_what_is_shown(desk: Machine, notes: str) -> None:
     assert "<desktop-frame" in desk.step("a11y", "xml:=true")["a11y"]
 
 
-def test_settle_is_the_recipe_s(tmp_path: Path, request: pytest.FixtureRequest, cli: Cli) -> None:
     from tests.conftest import ROOT
 
     folder = tmp_path / "calm"

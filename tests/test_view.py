@@ -139,7 +139,7 @@ def test_only_novnc_s_code_is_served_and_only_to_its_own_page(local_desk: Machin
     url = viewed(local_desk)["url"]
     page.goto(url)
     root = url.partition("?")[0]
-    for path in ("core/../../../../etc/passwd", "core/%2e%2e/vnc.html", "app/ui.js", "state/x", "core/"):
+    for path in ("core/../../../../etc/passwd", "core/%2e%2e/vnc.html", "app/ui.js", "state/x", "core/", f"core/{'a' * 5000}", "core/a%00b", "[core"):
         assert context.request.get(root + path).status == 404, path
     # With the cookie, but from a page of another origin.
     cookie = "; ".join(f"{c['name']}={c['value']}" for c in context.cookies())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
-import urllib.parse
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.etree import ElementTree
 
 from gymctl import trees, wire
-from gymctl.desktop import gestures, screen, targets
+from gymctl.desktop import gestures, screen, targets, transfer
 from gymctl.desktop.gestures import Action
 from gymctl.episode import Json
 from gymctl.errors import EnvError, GymctlError
@@ -201,25 +199,20 @@ def _launch(desk: Desk, action: gestures.Launch) -> Done:
 
 
 def _put(desk: Desk, action: gestures.Put) -> Done:
-    try:
-        with open(action.src, "rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            where = urllib.parse.urlencode({"path": action.dst, "mode": f"{mode:04o}"})
-            reply = desk.send("PUT", f"/files?{where}", data=file, timeout=INPUT_TIMEOUT)
-    except OSError as error:
-        raise EnvError(f"cannot read {action.src}: {error.strerror}", type="file") from error
+    reply = transfer.put(desk, action.src, action.dst)
     if reply.status >= 400:
         raise wire.error_of(reply, desk.name)
     return Done({"path": action.dst, "bytes": reply.json()["size"]})
 
 
 def _get(desk: Desk, action: gestures.Get) -> Done:
-    reply = desk.send("GET", f"/files?{urllib.parse.urlencode({'path': action.src})}", timeout=INPUT_TIMEOUT)
+    reply = desk.send("GET", transfer.place(action.src), timeout=INPUT_TIMEOUT)
     if reply.status >= 400:
         raise wire.error_of(reply, desk.name)
     target = Path(action.dst or Path(action.src).name).absolute()
     target = target / Path(action.src).name if target.is_dir() else target
-    mode = int(reply.headers.get("x-file-mode", "0644"), 8) & 0o777
+    given = reply.headers.get("x-file-mode", "")
+    mode = int(given, 8) & 0o777 if re.fullmatch("[0-7]{1,5}", given) else 0o644
     try:
         with trees.arriving(target, tree=False) as made:
             made.write_bytes(reply.body)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 from gymctl import wire
+from gymctl.desktop import transfer
 from gymctl.episode import Json
 from gymctl.errors import EnvError, IntegrityError, NotFound, Unavailable
 from gymctl.marked import near
@@ -56,9 +56,7 @@ class Machine:
 
     def put(self, source: Path, path: str) -> None:
         """A file of this host into the guest, its mode kept."""
-        with source.open("rb") as file:
-            mode = source.stat().st_mode & 0o777
-            reply = self.client.send("PUT", f"/files?path={quote(path, safe='')}&mode={mode:04o}", data=file, timeout=600)
+        reply = transfer.put(self.client, source, path)
         if reply.status >= 400:
             raise refused(reply)
 

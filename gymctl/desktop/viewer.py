@@ -13,6 +13,7 @@ import hashlib
 import http
 import json
 import mimetypes
+import os
 import secrets
 import signal
 import socket
@@ -129,27 +130,27 @@ def _response(status: http.HTTPStatus, text: str | bytes, kind: str = "text/plai
 
 def _answer(view: View, request: Request) -> Response | None:
     """A page, a file, or None to go on with a WebSocket."""
-    url = urlsplit(request.path)
+    path, _, query = request.path.partition("?")
     name = view.directory.name
-    token = parse_qs(url.query).get("token", [""])[0]
+    token = parse_qs(query).get("token", [""])[0]
     if not _is_known(view, request):
-        if url.path != "/" or not token:
+        if path != "/" or not token:
             return _response(http.HTTPStatus.FORBIDDEN, f"Open the address that `gymctl view {name}` prints.\n")
         reason = spend(view.directory / "view", token)
         if reason == "used":
             return _response(http.HTTPStatus.GONE, f"This address was used already, and works once: `gymctl view {name}` prints a new one.\n")
         if reason:
             return _response(http.HTTPStatus.FORBIDDEN, f"The token in this address is wrong: `gymctl view {name}` prints a new address.\n")
-    if url.path == "/websockify":
+    if path == "/websockify":
         origin = request.headers.get("Origin")
-        foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
+        foreign = origin is not None and origin.partition("://")[2] != request.headers.get("Host")
         return _response(http.HTTPStatus.FORBIDDEN, "A page of another origin may not show this desktop.\n") if foreign else None
-    if url.path == "/":
+    if path == "/":
         cookie = f"{view.cookie_name}={view.cookie}; Path=/; HttpOnly; SameSite=Lax"
         return _response(http.HTTPStatus.OK, PAGE.read_bytes(), "text/html; charset=utf-8", Set_Cookie=cookie)
-    if url.path == "/state":
+    if path == "/state":
         return _response(http.HTTPStatus.OK, json.dumps(_state(view)), "application/json")
-    return _file(view, url.path)
+    return _file(view, path)
 
 
 def _is_known(view: View, request: Request) -> bool:
@@ -173,9 +174,9 @@ def _state(view: View) -> Json:
 
 def _file(view: View, path: str) -> Response:
     """A file of noVNC's own code."""
-    at = (view.novnc / path.lstrip("/")).resolve()
+    at = Path(os.path.realpath(view.novnc / path.lstrip("/").partition("\0")[0]))
     allowed = any(at.is_relative_to((view.novnc / folder).resolve()) for folder in SERVED)
-    if not allowed or not at.is_file():
+    if not allowed or not os.path.isfile(at):  # a name may be too long for Path to ask
         return _response(http.HTTPStatus.NOT_FOUND, "There is no such file.\n")
     kind = "text/javascript" if at.suffix == ".js" else mimetypes.guess_type(at.name)[0] or "application/octet-stream"
     return _response(http.HTTPStatus.OK, at.read_bytes(), kind)

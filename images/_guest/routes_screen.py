@@ -45,7 +45,8 @@ def routes(desk: Desk) -> Routes:
 
 def _health(desk: Desk) -> Answer:
     good, facts = desk.health()
-    return document({"status": "ok" if good else "unavailable", "version": VERSION, **facts}, 200 if good else 503)
+    why = {} if good else {"detail": "; ".join(facts["reasons"])}
+    return document({"status": "ok" if good else "unavailable", **why, "version": VERSION, **facts}, 200 if good else 503)
 
 
 def _seconds(request: Request, name: str) -> float | None:
