@@ -180,7 +180,8 @@ def test_keys_do_not_overtake_a_click(local_desk: Machine) -> None:
     at = local_desk.step("move", "text", "in", "order.txt")["at"]
     manager = _process(local_desk, "openbox")
     os.kill(manager, signal.SIGSTOP)  # it looks at each press first, and pointer events wait for it; keys would not
-    acted = local_desk.cli.spawn("step", "desk", json.dumps([{"mouse": {"left_click": at}}, {"keyboard": {"keys": "ctrl+a"}}, {"keyboard": {"text": "new"}}]))
+    step = [{"mouse": {"left_click": at}}, {"keyboard": {"keys": "ctrl+a"}}, {"action": "wait", "seconds": 1.5}, {"keyboard": {"text": "new"}}]
+    acted = local_desk.cli.spawn("step", "desk", json.dumps(step))
     try:
         time.sleep(0.7)
     finally:
@@ -420,8 +421,7 @@ def test_the_outline_of_what_is_shown(desk: Machine, notes: str) -> None:
     assert "<desktop-frame" in desk.step("a11y", "xml:=true")["a11y"]
 
 
-    from tests.conftest import ROOT
-
+def test_settle_is_the_recipe_s(tmp_path: Path, request: pytest.FixtureRequest, cli: Cli) -> None:
     folder = tmp_path / "calm"
     folder.mkdir()
     text = (ROOT / "recipes/linux-desktop/recipe.yaml").read_text().replace("name: linux-desktop", "name: calm")
