@@ -124,7 +124,8 @@ def find() -> dict[str, Handle]:
     found: dict[str, Handle] = {}
     for label, process in proc.labeled(f"{paths.state_id()}/"):
         argv = _argv(process)
-        if argv and Path(argv[0]).name.startswith("qemu-system"):
+        ours = str(paths.instances_dir() / label.partition("/")[2] / "vm")
+        if argv and Path(argv[0]).name.startswith("qemu-system") and any(ours in word for word in argv):  # and no twin of a machine that was being saved
             found[label] = _adopted(label, process, argv)
     if not found and not shutil.which(machine.EMULATOR):
         raise Unavailable(f"{machine.EMULATOR} is not installed", hint=machine.INSTALL)
