@@ -221,6 +221,18 @@ def test_a_signal_unwinds_and_says_so(cli: Cli, signum: signal.Signals) -> None:
     assert not (cli.state / "instances" / "slow").exists()
 
 
+def test_ctrl_c_while_the_command_line_is_loaded(cli: Cli) -> None:
+    (cli.folder / "click.py").write_text("import sys, time\nprint('loading', file=sys.stderr, flush=True)\ntime.sleep(60)\n")
+    child = cli.spawn("ps", "--json", env={"PYTHONPATH": str(cli.folder)})
+    assert child.stderr is not None
+    assert child.stderr.readline() == "loading\n"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert json.loads(out)["error"] == {"type": "Interrupted", "message": "ended by SIGINT", "hint": "", "exit_code": 130}
+    assert err == "error: ended by SIGINT\n"
+
+
 def wait_for(true: Any, seconds: float = 10) -> None:
     deadline = time.monotonic() + seconds
     while not true():
