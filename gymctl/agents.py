@@ -16,7 +16,7 @@ from typing import Any
 
 from gymctl import film, instances, launch, paths, proc, session, wire
 from gymctl.episode import Action, Json, Observation, Verdict, no_verdict
-from gymctl.errors import EnvError, GymctlError, NotFound, UsageError
+from gymctl.errors import EnvError, GymctlError, NotFound, Unavailable, UsageError
 from gymctl.instances import Instance
 from gymctl.recipe import Task
 from gymctl.runner import Told
@@ -65,8 +65,9 @@ class Order:
 def run(request: launch.Request, order: Order, told: Told, shown: Callable[[Action, Observation | GymctlError], None]) -> Episode:
     """Start, reset, let the agent act, verify, stop (unless it is kept), write result.json; the verdict counts whatever the agent did.
 
-    What is filmed is kept also when the episode is interrupted.
+    What is filmed is kept also when the episode is interrupted. Unavailable before anything starts when evaluators lack a package.
     """
+    _need_evaluators(order.task)
     with launch.started(replace(request, task=order.task), told, keep=order.keep) as instance, session.opened(instance.name) as (_, client):
         directory = _directory_of(instance.name)
         reset = session.reset(instance, client, task=order.task, task_file=order.task_file, seed=request.seed)
@@ -82,6 +83,17 @@ def run(request: launch.Request, order: Order, told: Told, shown: Callable[[Acti
     episode = Episode(instance, verdict, agent, steps, directory, recording if recording.exists() else None)
     (directory / "result.json").write_text(json.dumps(episode.json(), indent=1, ensure_ascii=False))
     return episode
+
+
+def _need_evaluators(task: Task) -> None:
+    """Unavailable when a desktop task could never have a verdict here."""
+    if checks := [check for check in task.asked() if check.get("type") == "evaluator"]:
+        from gymctl.evaluators import reading
+
+        try:
+            reading.faults(checks)  # what is wrong with them is the verdict's to say
+        except ModuleNotFoundError as error:
+            raise Unavailable(f"task {task.id} is judged with the Python package {error.name}", hint="pip install 'gymctl[evaluators]'") from error
 
 
 def _verify(instance: Instance, client: wire.Client, order: Order, answer: str | None, mark: int | None) -> Verdict:

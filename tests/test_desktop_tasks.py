@@ -182,6 +182,19 @@ def test_a_setup_that_fails_says_which_step(desktop: Machine, tmp_path: Path) ->
     assert time.monotonic() - began < 60
 
 
+def test_without_the_packages_of_the_evaluators_nothing_is_started(cli: Cli) -> None:
+    (cli.folder / "re2.py").write_text("raise ModuleNotFoundError(\"No module named 're2'\", name='re2')\n")
+    cli.env["PYTHONPATH"] = str(cli.folder)
+    done = cli("run", "linux-desktop", "--runner", "local", "--task", "add-key-holder", "--agent", "noop", "--rm", "--json", code=5)
+    assert done.json["error"]["message"] == "task add-key-holder is judged with the Python package re2"
+    assert done.json["error"]["hint"] == "pip install 'gymctl[evaluators]'"
+    assert not list((cli.state / "instances").glob("*"))
+    notes = [line for line in cli("recipes", "linux-desktop").err.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 1
+    assert "add-key-holder, bookmark-rules, clear-done-items are not checked" in notes[0]
+    assert "without re2: pip install" in notes[0]
+
+
 def test_recipes_checks_what_a_desktop_task_says(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "typo.yaml"
     evaluator = {"func": "exact_mach", "result": {"type": "vm_command_line", "command": "x"}, "expected": {"type": "rule", "rules": {"expected": 1}}}

@@ -129,7 +129,10 @@ def test_texts(written: Callable[[str, str], Path]) -> None:
     assert metrics.compare_text_file(a, b, {"ignore_blanks": True, "ignore_case": True}).score == 1
     assert 0 < metrics.diff_text_file(written("c", "x\ny\nz"), written("d", "x\nq\nz"), {}).score < 1
     assert metrics.exact_match(a, {"expected": "One  two\nthree\n"}, {}).score == 1
-    assert metrics.exact_match(1, {"expected": True}, {}).score == 0
+    assert metrics.exact_match(1, {"expected": True}, {}) == (0.0, "it is 1, not True")
+    assert metrics.literal_match("Yes", "no", {}) == (0.0, "it is 'Yes', not 'no'")
+    far = metrics.exact_match("a" * 500 + "b" + "c" * 500, {"expected": "a" * 500 + "d"}, {}).why
+    assert far == f"it is …{'a' * 20}b{'c' * 39}…, not …{'a' * 20}d'"
     assert metrics.fuzzy_match("Harbor Street", {"expected": "Harbour Street"}, {}).score == pytest.approx(26 / 27)
     assert metrics.fuzzy_match("Harbor Street", {"expected": "Harbour Street"}, {"threshold": 0.9}).score == 1
     assert metrics.fuzzy_match("Quay", {"expected": "Harbour Street"}, {"threshold": 0.9}).score < 0.5

@@ -49,8 +49,7 @@ def _show(name: str, as_json: bool) -> None:
     if found := [*launch.runner_problems(source), *recipe.problems(name)]:
         raise RecipeError("\n".join(found))
     tasks = list(recipe.tasks(source.directory))
-    if found := [fault for task in tasks for fault in _desktop_faults(task, str(source.directory / "tasks" / f"{task.id}.yaml"))]:
-        raise RecipeError("\n".join(found))
+    _check_desktop([(task, str(source.directory / "tasks" / f"{task.id}.yaml")) for task in tasks])
     r = source.recipe
     if as_json:
         document = {
@@ -76,13 +75,28 @@ def _show_task(name: str, as_json: bool) -> None:
     from gymctl import recipe
 
     task = recipe.load_task(Path(name).parent, name)
-    if found := _desktop_faults(task, name):
-        raise RecipeError("\n".join(found))
+    _check_desktop([(task, name)])
     if as_json:
         ui.print_json(msgspec.to_builtins(task))
         return
     click.echo(f"task {task.id}: {_beginning(task.prompt)}")
     click.echo(f"{ui.count(task.solution, 'step')} in its solution, {ui.count(task.asked(), 'check')}, {ui.count(task.claims, 'claim')}")
+
+
+def _check_desktop(tasks: list[tuple[Any, str]]) -> None:
+    """RecipeError with every fault of (task, its file); a note names the tasks whose evaluators this host cannot read."""
+    found, unread, lacking = [], [], set()
+    for task, file in tasks:
+        try:
+            found += _desktop_faults(task, file)
+        except ModuleNotFoundError as error:
+            unread.append(task.id)
+            lacking.add(str(error.name))
+    if unread:
+        packages = f"{' and '.join(sorted(lacking))}: pip install 'gymctl[evaluators]'"
+        ui.note(f"the evaluators of {', '.join(unread)} are not checked, and give no verdict, without {packages}")
+    if found:
+        raise RecipeError("\n".join(found))
 
 
 def _desktop_faults(task: Any, file: str) -> list[str]:
@@ -93,11 +107,7 @@ def _desktop_faults(task: Any, file: str) -> list[str]:
     from gymctl.desktop import setup
     from gymctl.evaluators import reading
 
-    try:
-        return [f"{file}: {fault}" for fault in [*setup.faults_of(steps, "setup"), *reading.faults(checks)]]
-    except ModuleNotFoundError as error:
-        ui.note(f"{file}: patterns and workbooks are not checked: {error.name} is not installed (pip install 'gymctl[evaluators]')")
-        return []
+    return [f"{file}: {fault}" for fault in [*setup.faults_of(steps, "setup"), *reading.faults(checks)]]
 
 
 def _beginning(prompt: str) -> str:

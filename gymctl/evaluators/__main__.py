@@ -26,7 +26,10 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     request = json.load(sys.stdin)
     signal.alarm(int(request["timeout"]) + SLACK)  # a gymctl that was killed cannot end us
-    faults = reading.faults(request["checks"])
+    try:
+        faults = reading.faults(request["checks"])
+    except ModuleNotFoundError as error:
+        return answer(500, {"error": {"type": "EvaluatorFailed", "message": evaluate.lacking(error)}})
     if faults:
         hint = f"getters: {', '.join(GETTERS)}; funcs: {', '.join(reading.METRICS)}"
         body = {"error": {"type": "ValidationError", "message": "\n".join(faults), "hint": hint}}

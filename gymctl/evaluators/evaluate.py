@@ -30,9 +30,13 @@ def verdict(guest: Guest, checks: list[Json]) -> tuple[int, Json]:
         except NoVerdict as error:
             return 500, {"error": {"type": "EvaluatorFailed", "message": f"{check['id']}: {error.message}"}}
         except ModuleNotFoundError as error:
-            message = f"{check['id']}: {error.name} is not installed: pip install 'gymctl[evaluators]'"
-            return 500, {"error": {"type": "EvaluatorFailed", "message": message}}
+            return 500, {"error": {"type": "EvaluatorFailed", "message": f"{check['id']}: {lacking(error)}"}}
     return 200, {"success": all(row["success"] for row in rows), "score": sum(row["score"] for row in rows) / len(rows), "verifiers": rows}
+
+
+def lacking(error: ModuleNotFoundError) -> str:
+    """Which package a verdict needs, and what brings it."""
+    return f"{error.name} is not installed: pip install 'gymctl[evaluators]'"
 
 
 def evaluated(guest: Guest, check: Json) -> Json:

@@ -6,12 +6,16 @@ import csv
 import difflib
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gymctl.desktop import targets
 from gymctl.episode import Json
 from gymctl.evaluators import values
+
+SHOWN = 60
+"""Characters of each of two values that differ."""
 
 
 class Compared(NamedTuple):
@@ -24,6 +28,14 @@ class Compared(NamedTuple):
 def yes(holds: bool, why: str) -> Compared:
     """1, or 0 and why."""
     return Compared(1.0) if holds else Compared(0.0, why)
+
+
+def differing(found: Any, wanted: Any) -> str:
+    """What one is and the other is not; of long ones the part where they begin to differ."""
+    one, other = repr(found), repr(wanted)
+    begin = max(0, len(os.path.commonprefix((one, other))) - SHOWN // 3) if max(len(one), len(other)) > SHOWN else 0
+    shown = (f"{'…' if begin else ''}{text[begin : begin + SHOWN]}{'…' if len(text) > begin + SHOWN else ''}" for text in (one, other))
+    return "it is {}, not {}".format(*shown)
 
 
 def text_of(value: Any) -> Any:
@@ -42,7 +54,7 @@ def read(path: Path) -> str:
 
 
 def exact_match(result: Any, rules: Json, options: Json) -> Compared:
-    return yes(values.same(text_of(result), rules["expected"]), "they differ")
+    return yes(values.same(text_of(result), rules["expected"]), differing(text_of(result), rules["expected"]))
 
 
 def match_in_list(result: Any, rules: Json, options: Json) -> Compared:
@@ -58,8 +70,8 @@ def literal_match(result: Any, expected: Any, options: Json) -> Compared:
     fold = str.lower if options.get("ignore_case") else str
     if options.get("type", "str") == "list":
         listed = isinstance(result, list) and isinstance(expected, list)
-        return yes(listed and [fold(str(v)) for v in result] == [fold(str(v)) for v in expected], "they differ")
-    return yes(fold(str(text_of(result))) == fold(str(expected)), "they differ")
+        return yes(listed and [fold(str(v)) for v in result] == [fold(str(v)) for v in expected], differing(result, expected))
+    return yes(fold(str(text_of(result))) == fold(str(expected)), differing(text_of(result), expected))
 
 
 def fuzzy_match(result: Any, rules: Json, options: Json) -> Compared:
