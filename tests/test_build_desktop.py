@@ -273,6 +273,7 @@ class TestBuilt:
             assert max(member.mtime for member in members.values()) <= 1767225600
             home = {name: member for name, member in members.items() if name.startswith("home/ga/")}
             assert {(member.uid, member.gid) for member in home.values()} == {(1000, 1000)}
+            assert members["home/user"].linkname == "ga"
             assert {"home/ga/Desktop", "home/ga/Documents", "home/ga/Downloads", "home/ga/.config"} <= home.keys()
             assert not [name for name in members if name.startswith("etc/apt/sources.list")][1:]
             shadow = tar.extractfile(members["etc/shadow"])

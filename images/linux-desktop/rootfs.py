@@ -90,6 +90,7 @@ def customize(root: Path, image: Path, guest: Path, wheels: Path, folder: Path) 
     _copy(image / "config", root / HOME / ".config")
     for name in ("Desktop", "Documents", "Downloads"):
         (root / HOME / name).mkdir(exist_ok=True)
+    (root / "home/user").symlink_to("ga")  # the home that tasks of the OSWorld format name
     _copy(guest, root / "opt/images/_guest")
     _archives(root, wheels, folder)
     (root / "etc/sudoers.d/ga").chmod(0o440)
