@@ -145,7 +145,7 @@ def test_an_editor_is_clicked_dragged_and_typed_into(machine: Machine) -> None:
     machine.until(lambda: machine.run("cat /tmp/note.txt") == "Grün € ärger, 100 %\n", 20)
     before = machine.console.frame()
     machine.console.act([{"mouse": {"right_click": [x + 40, y + 40]}}])
-    machine.until(lambda: _changed(before, machine.console.frame()) > 10_000, 20)  # its menu
+    machine.until(lambda: _changed(before, machine.console.frame()) > 500, 20)  # its menu; a caret is less
     machine.keys("Escape")
     machine.run("pkill mousepad")
     machine.until(lambda: "mousepad" not in str(machine.client.call("/windows")).lower())
