@@ -281,6 +281,8 @@ def test_commands_files_and_the_clipboard(desk: Machine, tmp_path: Path) -> None
     found = desk.step("exec", "echo out; echo err >&2; exit 3")
     assert (found["exit"], found["stdout"], found["stderr"], found["timed_out"]) == (3, "out\n", "err\n", False)
     assert desk.step("exec", "printf", "%s|", "a b", "$HOME")["stdout"] == "a b|$HOME|"
+    assert desk.cli("step", desk.name, "exec", "printf 'a\\nb\\n'; exit 3").out.endswith("\n}\na\nb\n"), "what it printed, as it printed it"
+    assert desk.step("launch", "no-such-program", code=9)["message"].endswith("there is no program 'no-such-program' in the guest")
     late = desk.step("exec", "sleep 60", "timeout:=0.5")
     assert (late["timed_out"], late["seconds"] < 5) == (True, True)
     data, there = os.urandom(300_000), f"{desk.home()}/in/deep file"

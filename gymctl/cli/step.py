@@ -40,7 +40,7 @@ def command(name: str, action: tuple[str, ...], session: str | None, from_stdin:
 
     \b
     A tool:     ACTION [K=V | K:=JSON | JSON]
-    A website:  goto PATH; click SELECTOR | X Y; fill SELECTOR TEXT; type TEXT; press KEYS;
+    A website:  goto URL; click SELECTOR | X Y; fill SELECTOR VALUE; type TEXT; press KEY;
                 select SELECTOR VALUE; drag FROM TO; scroll DY; back; wait-for SELECTOR;
                 upload SELECTOR FILE...; snapshot; screenshot [FILE]; state [TABLE]
     A desktop:  click [right|double...] PLACE; move, drag, scroll; type TEXT; key CHORD;
@@ -60,7 +60,8 @@ def command(name: str, action: tuple[str, ...], session: str | None, from_stdin:
     if as_json:
         ui.print_json(observation.json())
     else:
-        click.echo(_readable(observation.value))
+        text = _readable(observation.value)
+        click.echo(text) if text else ui.note("it is empty")
 
 
 def _lines(instance: Any, client: Any, session: str | None) -> None:
@@ -85,13 +86,13 @@ def _lines(instance: Any, client: Any, session: str | None) -> None:
 
 
 def _readable(value: Any) -> str:
-    """Content blocks as text, JSON in them indented; a page with its snapshot below, or a desktop's tree."""
+    """Content blocks as text, JSON in them indented; a page with its snapshot below, or a desktop's tree, or what a command printed."""
     from gymctl.wire import printable
 
-    for tree in ("snapshot", "a11y"):
-        if isinstance(value, dict) and isinstance(value.get(tree), str):
-            rest = {k: v for k, v in value.items() if k != tree}
-            return f"{_readable(rest)}\n{printable(value[tree])}" if rest else printable(value[tree])
+    for text in ("snapshot", "a11y", "stdout"):
+        if isinstance(value, dict) and isinstance(value.get(text), str):
+            rest = {k: v for k, v in value.items() if k != text}
+            return "\n".join(filter(None, (_readable(rest) if rest else "", printable(value[text]).removesuffix("\n"))))
     blocks = value if isinstance(value, list) else [value]
     texts = [b["text"] if isinstance(b, dict) and isinstance(b.get("text"), str) else json.dumps(b, ensure_ascii=False) for b in blocks]
     return "\n".join(map(printable, map(_indented, texts)))

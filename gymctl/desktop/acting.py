@@ -25,6 +25,7 @@ LONGEST_WAIT = 60.0
 """Seconds that the guest waits in one of its actions."""
 CLICKS = {("left", 1): "left_click", ("right", 1): "right_click", ("middle", 1): "middle_click", ("left", 2): "double_click", ("left", 3): "triple_click"}
 UNTYPED_TOLD = 10
+PROGRAM = re.compile(r"[\w./+-]+")
 
 
 class Desk(wire.Client):
@@ -192,7 +193,9 @@ def _exec(desk: Desk, action: gestures.Exec) -> Done:
 
 
 def _launch(desk: Desk, action: gestures.Launch) -> Done:
-    reply = desk.send("POST", "/setup/launch", {"command": action.command, "shell": isinstance(action.command, str)})
+    line = isinstance(action.command, str) and not PROGRAM.fullmatch(action.command)  # a program alone needs no shell, which would not say that it is not there
+    command = action.command if line or not isinstance(action.command, str) else [action.command]
+    reply = desk.send("POST", "/setup/launch", {"command": command, "shell": line})
     if reply.status >= 400:
         raise wire.error_of(reply, desk.name)
     return Done({"pid": int(reply.headers["x-pid"])})

@@ -6,7 +6,6 @@ import csv
 import difflib
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +32,8 @@ def yes(holds: bool, why: str) -> Compared:
 def differing(found: Any, wanted: Any) -> str:
     """What one is and the other is not; of long ones the part where they begin to differ."""
     one, other = repr(found), repr(wanted)
-    begin = max(0, len(os.path.commonprefix((one, other))) - SHOWN // 3) if max(len(one), len(other)) > SHOWN else 0
+    alike = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    begin = max(0, alike - SHOWN // 3) if max(len(one), len(other)) > SHOWN else 0
     shown = (f"{'…' if begin else ''}{text[begin : begin + SHOWN]}{'…' if len(text) > begin + SHOWN else ''}" for text in (one, other))
     return "it is {}, not {}".format(*shown)
 
