@@ -16,7 +16,7 @@ from typing import Any
 
 from gymctl import film, instances, launch, paths, proc, session, wire
 from gymctl.episode import Action, Json, Observation, Verdict, no_verdict
-from gymctl.errors import EnvError, GymctlError, NotFound, Unavailable, UsageError
+from gymctl.errors import EnvError, GymctlError, NotFound, StartError, Unavailable, UsageError
 from gymctl.instances import Instance
 from gymctl.recipe import Task
 from gymctl.runner import Told
@@ -65,8 +65,10 @@ class Order:
 def run(request: launch.Request, order: Order, told: Told, shown: Callable[[Action, Observation | GymctlError], None]) -> Episode:
     """Start, reset, let the agent act, verify, stop (unless it is kept), write result.json; the verdict counts whatever the agent did.
 
-    What is filmed is kept also when the episode is interrupted. Unavailable before anything starts when evaluators lack a package.
+    What is filmed is kept also when the episode is interrupted. StartError and Unavailable before anything starts
+    when the agent's program is not there, or evaluators lack a package.
     """
+    _need_agent(order.agent)
     _need_evaluators(order.task)
     with launch.started(replace(request, task=order.task), told, keep=order.keep) as instance, session.opened(instance.name) as (_, client):
         directory = _directory_of(instance.name)
@@ -83,6 +85,13 @@ def run(request: launch.Request, order: Order, told: Told, shown: Callable[[Acti
     episode = Episode(instance, verdict, agent, steps, directory, recording if recording.exists() else None)
     (directory / "result.json").write_text(json.dumps(episode.json(), indent=1, ensure_ascii=False))
     return episode
+
+
+def _need_agent(agent: list[str]) -> None:
+    """StartError when its program is not there."""
+    if not (len(agent) == 1 and agent[0] in BUILT_IN) and shutil.which(agent[0]) is None:
+        hint = f"built in: {', '.join(BUILT_IN)}; else a command line, split as a shell splits words, and never given to a shell"
+        raise StartError(f"cannot start {agent[0]}: no program of that name can be run here", hint=hint)
 
 
 def _need_evaluators(task: Task) -> None:

@@ -90,8 +90,21 @@ def test_children_of_an_agent_end_with_it(cli: Cli) -> None:
 def test_an_agent_that_cannot_start(cli: Cli) -> None:
     done = cli("run", STUB, "--runner", "local", "--task", "checked", "--agent", "/no/such/agent", "--rm", "--json", code=8)
     assert "/no/such/agent" in done.json["error"]["message"]
+    assert "oracle, noop, random" in done.json["error"]["hint"]
+    assert not (cli.state / "episodes").exists(), "nothing was started for it"
     assert cli("ps", "--json").json == []
     assert cli.leftovers() == []
+
+
+def test_a_failed_action_of_the_oracle_says_what_leads_on(cli: Cli) -> None:
+    wanted = "{function: length, function_args: ['_result[*]'], comparator: gt, value: 0}"
+    checks = f"checks: [{{id: a, type: state, server: contacts, table: people, asserts: [{wanted}]}}]"
+    (cli.folder / "wrong.yaml").write_text(f"id: wrong\nprompt: x\nsolution: [{{tool: contacts_search_peopel}}]\n{checks}\n")
+    done = cli("run", RECIPE, "--runner", "local", "--task", "./wrong.yaml", "--agent", "oracle", "--rm", code=None)
+    failed, hint = done.out.splitlines()[1:3]
+    assert failed.startswith("  contacts_search_peopel")
+    assert "FAILED" in failed
+    assert hint.startswith("      hint: ")
 
 
 def test_an_agent_is_never_given_to_a_shell(cli: Cli) -> None:

@@ -199,7 +199,10 @@ def test_recipes_checks_what_a_desktop_task_says(cli: Cli, tmp_path: Path) -> No
     file = tmp_path / "typo.yaml"
     evaluator = {"func": "exact_mach", "result": {"type": "vm_command_line", "command": "x"}, "expected": {"type": "rule", "rules": {"expected": 1}}}
     file.write_text(json.dumps({"prompt": "x", "setup": [{"type": "opn", "parameters": {}}], "evaluator": evaluator}))
-    message = cli("recipes", str(file), "--json", code=3).json["error"]["message"]
+    error = cli("recipes", str(file), "--json", code=3).json["error"]
+    message = error["message"]
+    assert "vm_command_line" in error["hint"]
+    assert "exact_match" in error["hint"]
     assert [line.removeprefix(f"{file}: ").split(";")[0] for line in message.splitlines()] == [
         "setup[0].type: unknown type 'opn'", "evaluator.func: unknown func 'exact_mach'",
     ]  # fmt: skip

@@ -96,7 +96,9 @@ def _check_desktop(tasks: list[tuple[Any, str]]) -> None:
         packages = f"{' and '.join(sorted(lacking))}: pip install 'gymctl[evaluators]'"
         ui.note(f"the evaluators of {', '.join(unread)} are not checked, and give no verdict, without {packages}")
     if found:
-        raise RecipeError("\n".join(found))
+        from gymctl.evaluators import reading
+
+        raise RecipeError("\n".join(found), hint=reading.known())
 
 
 def _desktop_faults(task: Any, file: str) -> list[str]:

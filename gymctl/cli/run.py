@@ -128,6 +128,8 @@ def _show(action: Any, outcome: Any) -> None:
     answer = f"{ui.mark(False)} {outcome.message}" if isinstance(outcome, GymctlError) else f"{ui.mark(True)} {outcome.elapsed * 1000:.0f} ms"
     room = max(24, ui.width() - len(f"  {action.name}   {click.unstyle(answer)}"))
     ui.line(f"  {action.name} {args if len(args) <= room else f'{args[: room - 1]}…'}  {answer}")
+    if isinstance(outcome, GymctlError) and outcome.hint:
+        ui.line(f"      hint: {printable(outcome.hint)}")
 
 
 def _show_end(episode: Any) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gymctl import wire
 from gymctl.evaluators import evaluate, reading
-from gymctl.evaluators.getters import GETTERS, Guest
+from gymctl.evaluators.getters import Guest
 
 MOST_MEMORY = 4 << 30
 """Bytes: a workbook from a guest may unpack to anything."""
@@ -31,8 +31,7 @@ def main() -> int:
     except ModuleNotFoundError as error:
         return answer(500, {"error": {"type": "EvaluatorFailed", "message": evaluate.lacking(error)}})
     if faults:
-        hint = f"getters: {', '.join(GETTERS)}; funcs: {', '.join(reading.METRICS)}"
-        body = {"error": {"type": "ValidationError", "message": "\n".join(faults), "hint": hint}}
+        body = {"error": {"type": "ValidationError", "message": "\n".join(faults), "hint": reading.known()}}
         return answer(400, body)
     client = wire.Client(request["url"], headers={"Authorization": f"Bearer {request['token']}"})
     guest = Guest(client, Path(request["folder"]), float(request["timeout"]), bool(request["failed"]), say)

@@ -144,6 +144,11 @@ def _listed(value: Any, count: int) -> list[Any]:
     return [value or None] * count
 
 
+def known() -> str:
+    """What there is to choose from, for the hint of a faulty evaluator."""
+    return f"getters: {', '.join(GETTERS)}; funcs: {', '.join(METRICS)}"
+
+
 def faults(checks: Any) -> list[str]:
     """Every fault of a list of checks; none when they can be evaluated."""
     if not isinstance(checks, list) or not all(isinstance(check, dict) for check in checks):
