@@ -10,6 +10,7 @@ from _verify.faults import did_you_mean
 from starlette.requests import Request
 
 from .faults import Fault
+from .numbers import whole
 from .store import Row
 
 MAX_BODY = 4 * 1024 * 1024
@@ -49,9 +50,10 @@ class Fields:
     def since(self) -> int:
         """The number of a row of the log, 0 when it is left out; Fault 400."""
         value = str(self.fields.get("since") or 0)
-        if not value.isdigit() or int(value) >= 2**63:
+        found = whole(value, 2**63 - 1)
+        if found is None:
             raise Fault(400, "InvalidRequest", "'since' must be the number of a row of the log")
-        return int(value)
+        return found
 
     def collect(self, given: Row, prefix: str, known: frozenset[str]) -> None:
         """Take fields; those that are not `known` are named in `warnings`. Fault 400 where two spellings of one differ."""
@@ -117,9 +119,9 @@ async def document(request: Request) -> Row:
 
 async def body(request: Request) -> bytes:
     """A request's body; Fault 413 over the limit."""
-    announced = headers_of(request).get("content-length", "0")
+    announced = headers_of(request).get("content-length")
     content = b""
-    if not announced.isdigit() or int(announced) <= MAX_BODY:
+    if announced is None or whole(announced, MAX_BODY) is not None:
         async for chunk in request.stream():
             content = content + chunk if content else chunk
             if len(content) > MAX_BODY:

@@ -16,6 +16,7 @@ import msgspec
 from _server.answers import noted
 from _server.envelope import body
 from _server.faults import Fault
+from _server.numbers import whole
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .assets import Assets
     from .site import Route, Site
 
+MOST_ACTIONS = 10**9
 MAX_KEPT = 256  # rendered pages, of some 80 kB
 POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
@@ -87,7 +89,8 @@ class Page:
     def back(self, default: str) -> str:
         """Where to go after this page: what `back` says, when it is an address of this site."""
         asked = self.form.get("back") or self.query.get("back")
-        return asked if asked.startswith("/") and not asked.startswith(("//", "/\\")) else default
+        # A browser leaves tabs and line ends out of an address, and takes \\ for /: what is no plain path may lead elsewhere.
+        return asked if asked.startswith("/") and not asked.startswith("//") and "\\" not in asked and asked.isprintable() else default
 
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
         """A page from a template of the site."""
@@ -106,7 +109,8 @@ class Page:
 
     def _toast(self) -> dict[str, Any] | None:
         asked = self.query.get("done")
-        action = self.db.action(int(asked)) if asked.isdigit() and len(asked) < 12 else None
+        found = whole(asked, MOST_ACTIONS)
+        action = None if found is None else self.db.action(found)
         if action is None:
             return None
         return {"n": action["n"], "label": action["label"], "can_undo": not action["undone"] and action["name"] != "undo" and action["changes"] != "[]"}
@@ -254,7 +258,7 @@ def _seen(form: Form) -> list[Any]:
     """What the page's script saw before the form was sent, which it sends along so that the log keeps the order."""
     try:
         found = msgspec.json.decode(form.get("_seen") or "[]")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return []
     return found if isinstance(found, list) else []
 
@@ -271,7 +275,7 @@ def undo(page: Page) -> Response:
     last = page.db.last_action()
     if not asked and last is None:
         raise Fault(409, "NothingToUndo", "There is nothing to undo.")
-    label = page.db.undo(int(asked) if asked.isdigit() else last["n"] if last and not asked else 0)
+    label = page.db.undo(last["n"] if last and not asked else whole(asked, MOST_ACTIONS) or 0)
     return page.done(f"Undone: {label}", page.back("/"))
 
 

@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from _server import recurrence
+from _server.numbers import whole
 from _server.recurrence import DAYS
 from _server.store import Row
 from _web.pages import Form, Page
@@ -188,7 +189,7 @@ def read(page: Page, filled: Filled, rule: str | None, *, keeps_rule: bool = Fal
     }
     if not errors.keys() & {"start-date", "start-time"}:
         row["recurrence"] = rule if keeps_rule else _rule(filled, rule, start, viewer)
-    minutes = sorted({int(t) for t in (filled["reminder"], filled["reminder_2"]) if t.isdigit() and len(t) < 6})
+    minutes = sorted({found for t in (filled["reminder"], filled["reminder_2"]) if (found := whole(t, 99999)) is not None})
     return Wanted(row, _guests(filled, viewer), minutes)
 
 
@@ -236,12 +237,12 @@ def _rule(filled: Filled, rule: str | None, start: str, viewer: Who) -> str | No
     if named is None:
         filled.errors["repeat"] = "Choose how it repeats."
         return None
-    interval = filled["repeat_interval"] or "1"
-    if not interval.isdigit() or not 1 <= int(interval) <= 99:
+    interval = whole(filled["repeat_interval"] or "1", 99, 1)
+    if interval is None:
         filled.errors["repeat-interval"] = "A number from 1 to 99."
         return None
-    if interval != "1" and repeat != "weekdays":
-        named["INTERVAL"] = str(int(interval))
+    if interval > 1 and repeat != "weekdays":
+        named["INTERVAL"] = str(interval)
     _end(filled, named, moment, viewer)
     if repeat == "weekdays" and moment.weekday() > 4:
         filled.errors["repeat"] = "The event is on a weekend: it cannot repeat on weekdays."
@@ -257,10 +258,10 @@ def _week_days(filled: Filled, rule: str | None, start: datetime) -> list[str]:
 
 def _end(filled: Filled, named: dict[str, str], start: datetime, viewer: Who) -> None:
     if filled["repeat_end"] == "count":
-        count = filled["repeat_count"]
-        if not count.isdigit() or not 1 <= int(count) <= 999:
+        count = whole(filled["repeat_count"], 999, 1)
+        if count is None:
             filled.errors["repeat-count"] = "A number from 1 to 999."
-        named["COUNT"] = count
+        named["COUNT"] = str(count)
     if filled["repeat_end"] == "until":
         until = _day(filled["repeat_until"])
         if until is None or until < start.date():

@@ -8,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from _server.faults import Fault
+from _server.numbers import whole
 from _web.pages import Page
 from starlette.responses import Response
 
@@ -52,9 +53,10 @@ def find_time(page: Page) -> Response:
     asked = [g.strip() for text in query.all("guests") for g in re.split(r"[,;\n]", text) if g.strip()]
     by_name = {p["name"].lower(): p["email"] for p in viewer.people.values()}
     emails = list(dict.fromkeys([by_name.get(g.lower(), g) for g in asked]))
-    minutes = int(query.get("minutes")) if query.get("minutes").isdigit() and int(query.get("minutes")[:4]) in LENGTHS else 30
+    asked_minutes = whole(query.get("minutes"), max(LENGTHS))
+    minutes = asked_minutes if asked_minutes in LENGTHS else 30
     first = max(day_of(query.get("from")) or today(page), today(page))
-    count = min(max(int(query.get("days")) if query.get("days").isdigit() else 5, 1), 14)
+    count = whole(query.get("days"), 14, 1) or 5
     everybody = list(dict.fromkeys([viewer.me["email"], *emails]))
     taken = {e: busy(page, e, first, first + timedelta(days=count)) for e in everybody}
     days = [first + timedelta(days=n) for n in range(count)]

@@ -7,6 +7,7 @@ import zoneinfo
 from functools import lru_cache
 
 from _server.faults import Fault
+from _server.numbers import whole
 from _server.store import Row
 from _web.pages import Page
 from starlette.responses import Response
@@ -68,8 +69,8 @@ def save_settings(page: Page) -> Response:
     values |= {"show_weekends": form.get("show_weekends") == "1", "show_declined": form.get("show_declined") == "1"}
     zone = form.get("timezone")
     values["timezone"] = None if zone in ("", page.db.zone.key) else zone
-    values["default_minutes"] = int(form.get("default_minutes")) if form.get("default_minutes").isdigit() and len(form.get("default_minutes")) < 4 else 30
-    values["default_reminder"] = int(form.get("default_reminder")) if form.get("default_reminder").isdigit() and len(form.get("default_reminder")) < 6 else None
+    values["default_minutes"] = whole(form.get("default_minutes"), 999) or 30
+    values["default_reminder"] = whole(form.get("default_reminder"), 99999)
     errors = {name.replace("_", "-"): "Choose one of these." for name, found in allowed.items() if values[name] not in found}
     if zone and zone not in zones_of(page.db.zone.key):
         errors["timezone"] = "There is no such time zone."

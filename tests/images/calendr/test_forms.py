@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -360,10 +361,32 @@ def test_search(visitor: Visitor) -> None:
 
 
 def test_where_to_go_back_to_is_on_this_site(visitor: Visitor) -> None:
-    for evil in ("//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"):
+    for evil in ("//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/\t/evil.example", "/\n/evil.example", "/x\\..\\/evil"):
         visitor.get("/events/evt-retro/delete")
         answer = visitor.post("/events/evt-retro/move", {"back": evil, "start": "2026-03-13T14:00", "end": "2026-03-13T15:30"})
         assert answer.headers["location"].startswith("/week/")
+
+
+@pytest.mark.parametrize("digits", ["²", "١٢", "9" * 30, "9" * 5000, "-1", "1e3", " "])
+def test_odd_numbers_are_no_numbers(visitor: Visitor, digits: str) -> None:
+    asked = quote(digits)
+    for address in (f"/week?done={asked}", f"/find-time?days={asked}&minutes={asked}"):
+        assert visitor.get(address).status == 200, address
+    assert visitor.site.get(f"/log?session_id={quote(visitor.session)}&since={asked}").status == 400
+    visitor.get("/events/evt-retro/edit")
+    assert visitor.post("/undo", {"action": digits}).status in (404, 409)
+    visitor.get("/events/new?date=2026-03-12")
+    for end in ({"repeat_interval": digits}, {"repeat_end": "count", "repeat_count": digits}):
+        answer = visitor.submit("event-form", title="Odd", repeat="daily", reminder=digits, **end)
+        assert answer.status == 422 or digits.strip() == "", answer.status
+        visitor.get("/events/new?date=2026-03-12")
+    visitor.get("/settings")
+    assert visitor.post("/settings", {"default_minutes": digits, "default_reminder": digits}).status < 500
+
+
+def test_what_a_script_saw_nested_too_deep_is_left_out(visitor: Visitor) -> None:
+    visitor.get("/settings")
+    assert visitor.post("/calendars/cal-home/toggle", {"_seen": "[" * 5000}).status == 303
 
 
 def test_the_log_is_complete_without_scripts(visitor: Visitor) -> None:
