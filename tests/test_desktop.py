@@ -437,7 +437,9 @@ def test_settle_is_the_recipe_s(tmp_path: Path, request: pytest.FixtureRequest, 
         assert picture.convert("L").getextrema() == (0, 255)
     assert shown["notes"] == []
     calm.step("exec", "true")
-    loud = calm.step("launch", "python3", "-c", PATCH, "loud", "500x300+100+100", "white", "busy")
+    calm.step("launch", "python3", "-c", PATCH, "loud", "500x300+100+100", "white", "busy")
+    _until(lambda: any(w["title"] == "loud" for w in calm.step("windows")["windows"]), "no window")
+    loud = calm.step("move", "20", "20")
     assert loud["notes"][0].startswith("not stable"), loud
 
 
