@@ -189,8 +189,9 @@ def test_a_hook_without_end_is_ended_with_its_children(local_desktop: Cli, tmp_p
     where = machines.recipe(tmp_path / "own", {"t": {}}, hooks={"pre_task": "sleep 4712 & sleep 4713; true", "timeout": 1})
     run(on, where, "--port", "0", "--name", "d")
     began = time.monotonic()
-    error = on("reset", "d", "--task", "t", "--json", code=8).json["error"]
-    assert "pre_task did not end within 1 s" in error["message"]
+    done = on("reset", "d", "--task", "t", "--json", code=8)
+    assert "pre_task did not end within 1 s" in done.json["error"]["message"]
+    assert "note: d had been ended to be started anew, and runs no more" in done.err
     assert time.monotonic() - began < 15
     assert on("ps", "--all", "--json").json == []
     assert on.leftovers() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,8 +71,17 @@ def _anew(name: str, session: str | None, state: str | None, task: str | None, l
     with instances.locked(name, exclusive=True, told=told.step):
         instance = instances.get(name)
         before = instance.notes
-        launch.anew(instance, told, level=level, task=sessions.task_of(instance, task) if task is not None else None)
+        with contextlib.ExitStack() as undone:
+            undone.callback(_say_gone, instance)
+            launch.anew(instance, told, level=level, task=sessions.task_of(instance, task) if task is not None else None)
+            undone.pop_all()
         return [note for note in instance.notes if note not in before]
+
+
+def _say_gone(instance: Instance) -> None:
+    """A machine that did not come up again is none any more."""
+    if not instance.directory.exists():
+        ui.note(f"{instance.name} had been ended to be started anew, and runs no more: `gymctl run` starts another")
 
 
 def _show(instance: Instance, document: Json, task: Task | None) -> None:

@@ -111,6 +111,8 @@ def _episode(given: dict[str, Any]) -> int:
         for note in episode.instance.notes:
             ui.note(note)
         _show_end(episode)
+        if not given["remove"]:
+            click.echo(f"next: gymctl verify {episode.instance.name}; gymctl stop {episode.instance.name}", err=True)
     return episode.verdict.exit_code
 
 
