@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from . import keys
 from .faults import Fault, bad, did_you_mean
-from .keymap import Keymap, Stroke
+from .keymap import CORE_KEYBOARD, LOCK, Keymap, Stroke
 from .windows import Windows
 from .x11 import MAPPING_NOTIFY, X11, XTST, Connection
 
@@ -236,6 +236,29 @@ class Hands:
         if len(text) > LARGEST_TEXT:
             raise bad(f"a text of {len(text)} characters is too long to be typed", f"at most {LARGEST_TEXT}; put a file into the guest instead")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+        with self._caps_off():
+            return self._typed(text)
+
+    @contextmanager
+    def _caps_off(self) -> Iterator[None]:
+        """While a text is typed: programs make capitals of whatever spare keys are given."""
+        self._notice()  # a key before the text may have turned it on
+        was_on = self._keymap.caps_lock
+        if was_on:
+            self._set_caps(False)
+        try:
+            yield
+        finally:
+            if was_on and not self.connection.dead:
+                self._set_caps(True)
+
+    def _set_caps(self, on: bool) -> None:
+        self.connection.sync()
+        self.connection.sync()  # what was pressed before was pressed under the other state
+        X11.XkbLockModifiers(self.connection.display, CORE_KEYBOARD, LOCK, LOCK if on else 0)
+        self._notice()
+
+    def _typed(self, text: str) -> list[Untyped]:
         missing: list[Untyped] = []
         at = 0
         while at < len(text):

@@ -10,7 +10,7 @@ from . import keys
 from .x11 import X11, Connection, XkbState
 
 CORE_KEYBOARD = 0x100
-SHIFT = 1
+SHIFT, LOCK = 1, 2
 FIRST_MEDIA_KEY = 149
 """From here on there are keys of one level only (media keys): writing them back as they are changes nothing."""
 KEYPAD = range(0xFF80, 0xFFBE)
@@ -45,6 +45,11 @@ class Keymap:
         self._typed: dict[str, list[Stroke] | None] = {}
         self.spare: list[int] = []
         """The keycodes that nothing is mapped to."""
+
+    @property
+    def caps_lock(self) -> bool:
+        """Whether Caps Lock was on when it was looked at."""
+        return bool(self._state[1] & LOCK)
 
     def refresh(self, changed: bool) -> bool:
         """Look at the mapping when it has changed, or when a lock or the group has; whether it was looked at."""

@@ -68,13 +68,13 @@ def _frame(desk: Desk, request: Request) -> Answer:
     timeout = _seconds(request, "timeout")
     notes = _waited(desk, request, 5.0 if timeout is None else timeout)
     kind = f"{want.format}-{want.quality}-{'x'.join(map(str, want.size or ()))}"
-    tag = f'"{screen.epoch}-{screen.sequence()}-{kind}"'
-    if request.headers.get("If-None-Match") == tag:
-        return Answer(status=304, headers={"ETag": tag})
-    with screen.frame() as frame:
+    with screen.frame() as frame:  # unchanged, no pixel of it is touched
+        tag = f'"{screen.epoch}-{frame.sequence}-{frame.state}-{kind}"'  # one that fell asleep looks as it did, and is news
+        if request.headers.get("If-None-Match") == tag:
+            return Answer(status=304, headers={"ETag": tag})
         made = picture(frame, want)
         headers = _headers(frame, made, [*notes, *_state_notes(frame)])
-    return Answer(made.content, made.type, headers={"ETag": f'"{screen.epoch}-{frame.sequence}-{kind}"', **headers})
+    return Answer(made.content, made.type, headers={"ETag": tag, **headers})
 
 
 def _look(desk: Desk, request: Request) -> Answer:

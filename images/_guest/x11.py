@@ -109,6 +109,7 @@ _PROTOTYPES: dict[ctypes.CDLL, dict[str, tuple[Any, ...]]] = {
         "XDisplayKeycodes": (_I, _D, c_void_p, c_void_p), "XStringToKeysym": (_W, c_char_p), "XChangeKeyboardMapping": (_I, _D, _I, _I, c_void_p, _I),
         "XGetKeyboardMapping": (c_void_p, _D, c_ubyte, _I, c_void_p),
         "XRefreshKeyboardMapping": (_I, c_void_p), "XkbGetState": (_I, _D, c_uint, c_void_p), "XkbKeysymToModifiers": (c_uint, _D, _W),
+        "XkbLockModifiers": (_I, _D, c_uint, c_uint, c_uint),
         "XkbLookupKeySym": (_I, _D, c_ubyte, c_uint, c_void_p, c_void_p), "XForceScreenSaver": (_I, _D, _I),
         "XSetErrorHandler": (c_void_p, c_void_p), "XSetIOErrorExitHandler": (None, _D, c_void_p, c_void_p), "XSetIOErrorHandler": (c_void_p, c_void_p),
     },

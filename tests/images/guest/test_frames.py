@@ -95,6 +95,18 @@ def test_less_than_was_asked_for_is_said(gray: Desk) -> None:
         assert gray.get(f"/frame?{wrong}").status == 400, wrong
 
 
+def test_a_sleeping_screen_is_news_to_who_has_the_same_picture(gray: Desk) -> None:
+    tag = gray.get("/frame").headers["etag"]
+    assert gray.get("/frame", If_None_Match=tag).status == 304
+    gray.run("xset", "s", "activate")
+    gray.sleep(0.2)
+    woken = gray.get("/frame", If_None_Match=tag)
+    assert (woken.status, woken.headers["x-frame-state"]) == (200, "woken")
+    gray.sleep(0.2)
+    tag = gray.get("/frame", If_None_Match=woken.headers["etag"]).headers["etag"]
+    assert gray.get("/frame", If_None_Match=tag).status == 304
+
+
 def test_a_sleeping_screen_is_woken_once_and_says_so(gray: Desk) -> None:
     gray.run("xset", "s", "activate")
     gray.sleep(0.2)

@@ -169,7 +169,14 @@ def test_nothing_stays_pressed(desk: Desk) -> None:
 def test_capitals_are_the_same_with_caps_lock(desk: Desk, tmp_path: Path) -> None:
     desk.act({"keyboard": {"keys": "capslock"}})
     try:
-        assert typed(desk, tmp_path, "aBc 1!\n")[0] == "aBc 1!\n"
+        text = "aBc 1! äÄ öÖ ŵŴ жЖ αΑ\n"  # noqa: RUF001  # the look-alikes are the point
+        assert typed(desk, tmp_path, text) == (text, [])
+        desk.act({"keyboard": {"keys": "capslock"}})
+        desk.terminal("same", f"cat > {tmp_path}/same; touch {tmp_path}/ended")
+        desk.act({"keyboard": {"keys": "capslock"}}, {"keyboard": {"text": text}}, {"keyboard": {"keys": "ctrl+d"}})
+        desk.until((tmp_path / "ended").exists)
+        assert (tmp_path / "same").read_text() == text
+        assert "Caps Lock:   on" in desk.run("xset", "q")["output"]
     finally:
         desk.act({"keyboard": {"keys": "capslock"}})
 
