@@ -48,6 +48,11 @@ class Episode:
                 "agent": self.agent, "steps": self.steps, "dir": str(self.directory),
                 "recording": str(self.recording) if self.recording else None}  # fmt: skip
 
+    def kept(self) -> Json:
+        """The same without the instance's token, for a folder that is handed around; the instance may live on."""
+        found = self.json()
+        return {**found, "token": "", "env": {**found["env"], "GYMCTL_TOKEN": ""}}
+
 
 @dataclass(frozen=True)
 class Order:
@@ -83,7 +88,7 @@ def run(request: launch.Request, order: Order, told: Told, shown: Callable[[Acti
         _keep_files(instance, directory)
     recording = directory / film.FILM
     episode = Episode(instance, verdict, agent, steps, directory, recording if recording.exists() else None)
-    (directory / "result.json").write_text(json.dumps(episode.json(), indent=1, ensure_ascii=False))
+    (directory / "result.json").write_text(json.dumps(episode.kept(), indent=1, ensure_ascii=False))
     return episode
 
 

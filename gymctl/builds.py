@@ -270,7 +270,7 @@ def _install(image: Image, directory: Path, on: _Base, site: Path, progress: Pro
         return []
     progress("installing packages", 0, 0)
     argv = [
-        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target", str(site), "--only-binary=:all:",
+        sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target", str(site), "--only-binary=:all:",
         "--implementation", "cp", "--python-version", on.version, *(word for tag in _platforms(on) for word in ("--platform", tag)),
         "--requirement", str(directory / wanted),
     ]  # fmt: skip

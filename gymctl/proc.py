@@ -44,8 +44,9 @@ def environment(extra: Mapping[str, str] = {}, *, keep: Sequence[str] = KEPT) ->
 
 
 def module_environment(label: str, **extra: str) -> dict[str, str]:
-    """The environment of a child that runs a module of this very gymctl, wherever it is started, and is found by its label."""
-    return environment({LABEL_VARIABLE: label, "PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PYTHONUTF8": "1", **extra})
+    """The environment of a child that runs a module of this very gymctl, not of a folder `gymctl` where it is started, and is found by its label."""
+    own = {"PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PYTHONSAFEPATH": "1", "PYTHONUTF8": "1"}
+    return environment({LABEL_VARIABLE: label, **own, **extra})
 
 
 def pip_environment() -> dict[str, str]:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from openpyxl.formatting.rule import CellIsRule, FormulaRule
 from openpyxl.styles import Font, PatternFill
 from openpyxl.worksheet.datavalidation import DataValidation
 
+from gymctl import proc
 from gymctl.errors import NoVerdict
 from gymctl.evaluators import metrics, reading, tables, values
 from tests.desktops import Machine
@@ -33,6 +35,17 @@ def rule(rules: Any) -> Json:
 
 def evaluator(func: Any, result: Any, expected: Any = None, **more: Any) -> Json:
     return {"id": "e", "type": "evaluator", "func": func, "result": result, **({"expected": expected} if expected is not None else {}), **more}
+
+
+def test_a_folder_of_our_name_where_gymctl_is_called_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gymctl").mkdir()
+    (tmp_path / "gymctl/__init__.py").write_text("raise SystemExit('somebody else')")
+    (tmp_path / "json.py").write_text("raise SystemExit('somebody else')")
+    monkeypatch.chdir(tmp_path)
+    for module, said in (("gymctl.evaluators", "JSONDecodeError"), ("gymctl.desktop", "not enough values"), ("gymctl.browser", "")):
+        done = proc.run([sys.executable, "-m", module], timeout=60, env=proc.module_environment("state/name"), input="")
+        assert "somebody else" not in done.stderr, module
+        assert said in done.stderr, done.stderr
 
 
 FILE = {"type": "vm_file", "path": "~/x", "dest": "x"}

@@ -60,6 +60,8 @@ def test_an_episode_is_filmed_with_its_steps_beside_it(on_desktop: Cli, tmp_path
     where = machines.recipe(tmp_path / "own", {"t": {"solution": SOLUTION}})
     document = machines.run(on, where, "--port", "0", "--task", "t", "--agent", "oracle", "--record", "--rm")
     assert document["verdict"] == "passed"
+    for path in Path(document["dir"]).iterdir():
+        assert document["token"].encode() not in path.read_bytes(), path.name
     recording = Path(document["recording"])
     assert recording.parent == Path(document["dir"])
     argv = ["ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height,duration", "-of", "json", str(recording)]

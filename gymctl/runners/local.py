@@ -122,10 +122,10 @@ def _satisfied(line: str) -> bool:
 
 def _make_venv(path: Path, requirements: Path) -> None:
     """A venv at `path` (moved later: only its python is used, never its scripts) with the requirements installed."""
-    made = proc.run([sys.executable, "-m", "venv", str(path)], timeout=120)
+    made = proc.run([sys.executable, "-P", "-m", "venv", str(path)], timeout=120)
     if made.code:
         raise Unavailable(f"cannot make a venv: {_last_line(made)}", hint="install Python's venv module (Debian: python3-venv)")
-    argv = [str(path / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", str(requirements)]
+    argv = [str(path / "bin" / "python"), "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", str(requirements)]
     installed = proc.run(argv, timeout=INSTALL_TIMEOUT, env=proc.pip_environment())
     if installed.code:
         hint = f"try it by hand: {sys.executable} -m pip install -r {requirements}"
@@ -199,12 +199,12 @@ def logs(handle: Handle, /) -> Iterator[str]:
 def doctor(workdir: Path, /) -> Iterator[Finding]:
     """Start a process and let it listen; look for venv."""
     listen = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1])"
-    started = proc.run([sys.executable, "-c", listen], timeout=20)
+    started = proc.run([sys.executable, "-P", "-c", listen], timeout=20)
     if started.code == 0 and started.stdout.strip().isdigit():
         yield Finding("process", True, "a Python process starts and listens on 127.0.0.1")
     else:
         yield Finding("process", False, _last_line(started), "check this Python installation")
-    venv = proc.run([sys.executable, "-c", "import venv, ensurepip"], timeout=20)
+    venv = proc.run([sys.executable, "-P", "-c", "import venv, ensurepip"], timeout=20)
     fix = "" if venv.code == 0 else "install Python's venv module (Debian: apt-get install python3-venv)"
     yield Finding("venv", venv.code == 0, "venv and ensurepip are there" if venv.code == 0 else _last_line(venv), fix)
     if sys.platform == "linux":

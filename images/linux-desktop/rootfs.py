@@ -113,7 +113,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _archives(root: Path, wheels: Path, folder: Path) -> None:
     """Pure Python packages out of archives whose digests are written down, fetched into `folder`; nothing of theirs is run."""
-    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--dest", str(folder)]
+    argv = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--dest", str(folder)]
     try:
         call([*argv, "--requirement", str(wheels)])
     except Failed as error:
