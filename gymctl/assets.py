@@ -47,12 +47,16 @@ def fetch(source: Source, module: ModuleType, override: str | None, progress: Pr
     formats = source.image.formats
     for name in module.SPEC.formats:
         if name == "oci" and formats.oci:
-            return _pinned(source.image.name, formats.oci, engine(module), "; or, without an image, `--runner local`" if formats.dir else "")
+            return _pinned(source.image.name, formats.oci, engine(module), _otherwise(source.image))
         if name == "qcow2" and formats.qcow2:
             return _kept_disk(source.image, formats.qcow2)
         if name == "dir" and formats.dir:
             return _directory(source, source.image_directory)
     raise Unsupported(f"{module.SPEC.name} boots {', '.join(module.SPEC.formats)}, and {source.image.name} is offered as {', '.join(source.image.offered())}")
+
+
+def _otherwise(image: Image) -> str:
+    return "; or, without an image, `--runner local`" if image.formats.dir else ""
 
 
 def engine(module: ModuleType) -> Images:
@@ -352,7 +356,7 @@ def kept_disk(image: Image) -> dict[str, Path]:
 def _kept_disk(image: Image, named: Qcow2) -> Fetched:
     kept = kept_disk(image)
     if not kept:
-        hint = f"`gymctl load {named.disk}` when you were sent the file, or `gymctl build-image {image.name}`"
+        hint = f"`gymctl load {named.disk}` when you were sent the file, or `gymctl build-image {image.name}`{_otherwise(image)}"
         raise NotFound(f"the cache has no disk {named.disk} of {image.name}", hint=hint)
     if named.digest and named.digest != f"sha256:{kept['disk'].name}":
         hint = f"`gymctl load {named.disk}` brings the pinned one; `--image FILE.qcow2` runs another"
