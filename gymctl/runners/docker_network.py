@@ -44,11 +44,11 @@ def make(api: APIClient, tries: int = 3) -> None:
         except APIError as error:
             if "same bridge name" in engine.reason(error):
                 return
-            if "overlaps" not in engine.reason(error) or not tries:
+            if not tries or not any(word in engine.reason(error) for word in ("overlaps", "not found")):
                 hint = "`gymctl cache gc` and `docker network prune` remove unused ones" if "available" in engine.reason(error) else ""
                 hint = hint or "`--opt network=true` starts it with a network, and it can then reach whatever this machine reaches"
                 raise Unavailable(f"cannot make a network without a way out: {engine.reason(error)}", hint=hint) from error
-    make(api, tries - 1)  # somebody took the addresses in between
+    make(api, tries - 1)  # in between somebody took the addresses, or a `cache gc` the network that asks for them
 
 
 def _digest(api: APIClient) -> str:

@@ -135,7 +135,7 @@ def test_a_bundle_holds_what_a_maintainer_needs_and_no_secret(office: tuple[Cli,
     on("step", "office", "no_such_tool", code=4)
     record = on.state / "instances" / "office" / "instance.json"
     document = json.loads(record.read_text())
-    document["token"] = "hush-hush-4711"
+    document["secrets"] = {"GUEST_TOKEN": "hush-hush-4711"}
     record.write_text(json.dumps(document))
     members = on("logs", "office", "--bundle", "report.zip", "--json").json["members"]
     with zipfile.ZipFile(on.folder / "report.zip") as file:
