@@ -222,8 +222,10 @@ def test_a_signal_unwinds_and_says_so(cli: Cli, signum: signal.Signals) -> None:
 
 
 def test_ctrl_c_while_the_command_line_is_loaded(cli: Cli) -> None:
-    (cli.folder / "click.py").write_text("import sys, time\nprint('loading', file=sys.stderr, flush=True)\ntime.sleep(60)\n")
-    child = cli.spawn("ps", "--json", env={"PYTHONPATH": str(cli.folder)})
+    slow = cli.folder / "slow"  # not where it is called: the fixture's own gymctl would load it, too
+    slow.mkdir()
+    (slow / "click.py").write_text("import sys, time\nprint('loading', file=sys.stderr, flush=True)\ntime.sleep(60)\n")
+    child = cli.spawn("ps", "--json", env={"PYTHONPATH": str(slow)})
     assert child.stderr is not None
     assert child.stderr.readline() == "loading\n"
     child.send_signal(signal.SIGINT)

@@ -206,7 +206,7 @@ def test_stop_is_quick_and_twice_is_not_found(on: Cli) -> None:
 def test_a_server_that_ends_is_seen_and_explained(on: Cli) -> None:
     began = time.monotonic()
     error = on("run", RECIPE, "-e", "UNIVERSE_ID=nowhere", "--port", "0", "--json", code=8, timeout=150).json["error"]
-    assert time.monotonic() - began < 20, "far from the time-out of its readiness"
+    assert time.monotonic() - began < 50, "before the time-out of its readiness"
     assert "exit code 2" in error["message"]
     assert "UNIVERSE_ID: no universe 'nowhere'; there are: accountants-office," in error["message"]
     assert on("ps", "--all", "--json").json == []

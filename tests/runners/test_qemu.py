@@ -48,7 +48,10 @@ def here(on: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     return on
 
 
-WHO = "hostname; cat /etc/machine-id /sys/class/net/eth0/address /proc/sys/kernel/random/uuid; ssh-keyscan -t ed25519 127.0.0.1 2>/dev/null | cut -d' ' -f3"
+WHO = (
+    "hostname; cat /etc/machine-id /sys/class/net/eth0/address /proc/sys/kernel/random/uuid; "
+    "ssh-keyscan -T 60 -t ed25519 127.0.0.1 2>/dev/null | cut -d' ' -f3"  # the key is made at the first connection
+)
 
 
 def test_two_clones_of_one_state_are_two_machines(on: Cli) -> None:
