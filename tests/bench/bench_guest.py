@@ -39,7 +39,7 @@ def seeing(desk: Desk) -> list[bool]:
     done = desk.run(PYTHON, str(probe), input=json.dumps({"port": desk.port, "token": desk.token}))
     assert done["returncode"] == 0, done["error"]
     times = json.loads(done["output"])
-    tag = desk.get("/frame").headers["etag"]
+    tag = desk.get("/frame?stable=1&timeout=10").headers["etag"]  # once the desktop has come to rest
     same, png = pairs(lambda: desk.get("/frame", If_None_Match=tag), lambda: desk.get("/frame?format=png"), 15)
     raw, jpeg = pairs(lambda: desk.get("/frame"), lambda: desk.get("/frame?format=jpeg"), 15)
     print(f"over HTTP: raw {min(raw) * 1000:.1f} ms, PNG {min(png) * 1000:.1f} ms, JPEG {min(jpeg) * 1000:.1f} ms (least of 15)")
