@@ -1,6 +1,6 @@
 """The contract of a runner: how an environment gets started. A runner is a module without state.
 
-Mandatory: `SPEC`, `start`, `alive`, `stop`, `find`, `exec`, `logs` (`Runner`). Optional abilities are the small protocols
+Mandatory: `SPEC`, `start`, `status`, `stop`, `find`, `exec`, `logs`, `doctor` (`Runner`). Optional abilities are the small protocols
 below; a runner can do what it defines, and `features` reads that off the module: the README table, `doctor`, `--runner auto`
 and the errors all say the same.
 """

@@ -89,11 +89,6 @@ class Qmp:
 
         return self._wait(take, timeout, f"the event {' or '.join(names)}")
 
-    def forget_events(self) -> None:
-        """Events that came so far are nobody's any more."""
-        with self._turn:
-            self._events.clear()
-
     def _send(self, document: dict[str, Any], fds: Sequence[int]) -> None:
         data = json.dumps(document).encode() + b"\n"
         try:
